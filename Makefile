@@ -103,7 +103,7 @@ public: .venv/dev.stamp ## · every public name is typed, by pyright's own measu
 
 .PHONY: imports
 imports: .venv/dev.stamp ## · arrows between and inside the packages
-	$(BIN)/lint-imports $(ARGS)
+	$(BIN)/lint-imports --no-logo $(ARGS)
 
 .PHONY: lengths
 lengths: .venv/dev.stamp ## · file lengths
