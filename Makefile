@@ -42,8 +42,9 @@ help: ## this list
 	@touch .venv/demo.stamp $@
 
 define install
-	$(PIP) install --require-hashes -r requirements/$(1).txt
-	$(PIP) install --quiet --no-deps --no-build-isolation $(DISTS:%=-e ./%)
+	@echo "Installing requirements/$(1).txt into .venv"
+	@$(PIP) install --require-hashes -r requirements/$(1).txt | sed -u -E '/already satisfied|^(Ignoring|Looking in|Collecting|  Using cached)/d'
+	@$(PIP) install --quiet --no-deps --no-build-isolation $(DISTS:%=-e ./%)
 endef
 
 # --- for everybody -----------------------------------------------------------------------------------------------
