@@ -77,7 +77,7 @@ coverage: .venv/dev.stamp ## the tests under coverage, worker processes too (ARG
 
 .PHONY: check
 check: .venv/dev.stamp ## the gate: every check below (ARGS="lint types" runs some)
-	@$(MAKE) --no-print-directory $(or $(ARGS),$(CHECKS)) ARGS=
+	@$(MAKE) --no-print-directory --keep-going $(or $(ARGS),$(CHECKS)) ARGS=
 	@echo "The gate holds: $(or $(ARGS),$(CHECKS))"
 
 .PHONY: format
