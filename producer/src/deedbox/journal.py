@@ -1,0 +1,184 @@
+"""A run as its journal tells it: steps, calls and their outcomes, folded without any input or output.
+
+Both shells (`run.py` and `aio.py`) read rows and hand them here; what the model is to see, what is still open and
+whether the run has ended is decided in this one place.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from deedbox.chat import Answer
+from deedbox.errors import Unsettled
+from deedbox.keys import call_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from deedbox.chat import Chat
+
+OPEN = frozenset({"held", "pending", "running", "retry", "in_doubt"})
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry of the journal. `calls` has one item per position of the reply: id, tool and, if invalid, error."""
+
+    n: int
+    kind: str
+    reply: Json | None
+    messages: list[Json]
+    shown: list[Json]
+    calls: list[Json]
+    created_at: str
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Step:
+        """A row of the statement `steps`."""
+        n, kind, reply, messages, shown, calls, created_at = row
+        return cls(
+            n, kind, _load(reply), _load(messages) or [], _load(shown) or [], _load(calls) or [], str(created_at)
+        )
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A call of the journal and where it stands. `args`, `result` and `error` are JSON values."""
+
+    id: UUID
+    key: str
+    step: int
+    position: int
+    tool: str
+    args: Any
+    status: str = "pending"
+    attempt: int = 0
+    unsettled: bool = False
+    result: Any = None
+    error: Any = None
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Decided:
+        """A row of the statement `calls`."""
+        id_, key, step, call, tool, args, status, attempt, unsettled, result, error = row
+        return cls(
+            UUID(id_), key, step, call, tool, _load(args), status, attempt, unsettled, _load(result), _load(error)
+        )
+
+    @property
+    def open(self) -> bool:
+        """Whether the call has no final outcome yet."""
+        return self.status in OPEN
+
+
+@dataclass
+class Journal:
+    """The journal of the run `run_id`, as far as it was read."""
+
+    run_id: str
+    chat: Chat
+    steps: list[Step] = field(default_factory=list)
+    calls: dict[str, Decided] = field(default_factory=dict)
+
+    @property
+    def next(self) -> int:
+        """The number of the step that comes next."""
+        return len(self.steps)
+
+    def add(self, steps: Iterable[Sequence[Any]], calls: Iterable[Sequence[Any]]) -> None:
+        """Fold in rows of the statements `steps` and `calls`, read from step `next` on."""
+        for step in map(Step.of, steps):
+            if step.n == self.next:
+                self.steps.append(step)
+        for call in map(Decided.of, calls):
+            if call.step < self.next:
+                self.calls[call.key] = call
+
+    def settle(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Fold in rows of the statement `outcomes`."""
+        by_id = {str(call.id): call for call in self.calls.values() if call.open}
+        for id_, status, attempt, unsettled, result, error in rows:
+            if known := by_id.get(id_):
+                self.calls[known.key] = replace(
+                    known,
+                    status=status,
+                    attempt=attempt,
+                    unsettled=unsettled,
+                    result=_load(result),
+                    error=_load(error),
+                )
+
+    @property
+    def open(self) -> list[Decided]:
+        """The calls without a final outcome."""
+        return [call for call in self.calls.values() if call.open]
+
+    def refuse_doubt(self) -> None:
+        """Raise Unsettled when a call is in doubt: waiting alone does not settle it."""
+        for call in self.calls.values():
+            if call.status == "in_doubt":
+                raise Unsettled(run_id=self.run_id, key=call.key, status="in doubt")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last step asks for nothing, and nothing is open."""
+        last = self.steps[-1] if self.steps else None
+        return last is not None and (
+            last.kind == "abort" or (last.kind == "decision" and not last.calls and not self.open)
+        )
+
+    @property
+    def text(self) -> str:
+        """The text of the last reply; empty when there is none."""
+        for step in reversed(self.steps):
+            if step.reply is not None:
+                return self.chat.text(step.reply)
+        return ""
+
+    def answers(self) -> list[Json]:
+        """The messages that answer the last decision's calls; none when it has no calls or no reply asked for them."""
+        last = self.steps[-1]
+        if last.kind != "decision" or last.reply is None or not last.calls:
+            return []
+        return self.chat.answers(last.reply, [self._answer(last, at, asked) for at, asked in enumerate(last.calls)])
+
+    def messages(self) -> list[Json]:
+        """What the model is to see now: what it saw at each step, verbatim, and the answers to its last calls."""
+        told: list[Json] = []
+        for step in self.steps:
+            told += step.shown
+            told += step.messages
+            if step.reply is not None:
+                told += self.chat.said(step.reply)
+        return told + self.answers()
+
+    def _answer(self, step: Step, position: int, asked: Json) -> Answer:
+        if error := asked.get("error"):
+            return Answer(str(error), error=True)
+        return answer(self.calls[call_key(self.run_id, step.n, position)])
+
+
+def answer(call: Decided) -> Answer:
+    """What the model is told of a call. Only the provider's own "no" is a failure to it (I11)."""
+    reason = (call.error or {}).get("reason") or (call.error or {}).get("message") or ""
+    match call.status:
+        case "done":
+            return Answer(json.dumps(call.result, ensure_ascii=False))
+        case "refused":
+            code = (call.error or {}).get("code")
+            return Answer(f"Refused: {f'{code}: ' if code else ''}{reason}", error=True)
+        case "gave_up":
+            return Answer("This call could not be completed and was handed to an operator, who decides. Do not repeat it.")
+        case "rejected" | "cancelled":
+            return Answer(f"This call was {call.status} and not performed.{f' Reason: {reason}' if reason else ''}")
+        case _:
+            return Answer("This call is still being settled; its result is not known yet. Do not repeat it.")
+
+
+def _load(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

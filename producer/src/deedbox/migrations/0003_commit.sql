@@ -1,0 +1,100 @@
+-- commit_step: a step of a run, its calls and their outbox rows, inside the caller's transaction (I2, I3, I4).
+--
+-- The verdict says what became of it:
+--   fresh     written; ids has one id per call
+--   taken     this step exists: what it decided comes back, so that the caller can tell a race from a divergence
+--   gap       the step before it does not exist
+--   unknown   there is no such run
+--   closed    the run takes no more steps
+--   open      an earlier call is still open or unsettled, and p_while_open is false; detail names it
+--   repeated  a call equals one of the run's open calls in tool and arguments, and p_again is false; detail names it
+-- On any verdict but fresh nothing is written. A caller under REPEATABLE READ can get 40001: its usual retry.
+CREATE FUNCTION commit_step(
+  p_run text, p_n int, p_kind text, p_reply json, p_messages json, p_shown json, p_calls json, p_width int,
+  p_positions int[], p_tools text[], p_args jsonb[], p_digests bytea[], p_payloads bytea[], p_order_keys text[],
+  p_while_open boolean, p_again boolean, p_traceparent text,
+  OUT verdict text, OUT detail text, OUT ids uuid[],
+  OUT stored_positions int[], OUT stored_tools text[], OUT stored_args jsonb[], OUT stored_digests bytea[])
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+  previous record;
+  open_step int;  -- the earliest with an open call
+  open_key text;
+  same_key text;
+BEGIN
+  IF p_n = 0 THEN
+    INSERT INTO run (id) VALUES (p_run) ON CONFLICT DO NOTHING;
+  ELSE
+    SELECT p.open_from, p.kind, r.status INTO previous
+    FROM run r LEFT JOIN step p ON p.run_id = r.id AND p.n = p_n - 1 WHERE r.id = p_run;
+    IF NOT FOUND THEN verdict := 'unknown'; RETURN; END IF;
+    IF previous.kind IS NULL THEN verdict := 'gap'; RETURN; END IF;
+    -- Only positions since the earliest step that had open calls are looked at: the cost does not grow with the run.
+    SELECT min(a.step), min(a.key),
+           min(a.key) FILTER (WHERE EXISTS (SELECT FROM unnest(p_tools, p_digests) AS c(tool, digest)
+                                            WHERE c.tool = a.tool AND c.digest = a.digest))
+    INTO open_step, open_key, same_key
+    FROM action a JOIN outcome o ON o.action_id = a.id
+    WHERE a.key = ANY (ARRAY(SELECT p_run || ':' || s.n || ':' || c
+                             FROM step s, generate_series(0, s.width - 1) c
+                             WHERE s.run_id = p_run AND s.n BETWEEN previous.open_from AND p_n - 1))
+      AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt');
+    verdict := CASE
+      WHEN previous.status <> 'running' OR previous.kind = 'abort' THEN 'closed'
+      WHEN open_step IS NOT NULL AND NOT p_while_open THEN 'open'
+      WHEN same_key IS NOT NULL AND NOT p_again THEN 'repeated'
+    END;
+    detail := CASE verdict WHEN 'open' THEN open_key WHEN 'repeated' THEN same_key END;
+  END IF;
+
+  IF verdict IS NULL THEN
+    -- Everything hangs on the step's row: whoever inserts it is its one author, the other gets nothing of this.
+    WITH journal AS (
+      INSERT INTO step AS s (run_id, n, kind, reply, messages, shown, calls, width, open_from)
+      VALUES (p_run, p_n, p_kind, p_reply, p_messages, p_shown, p_calls, p_width,
+              coalesce(open_step, p_n))
+      ON CONFLICT DO NOTHING RETURNING s
+    ), decided AS MATERIALIZED (
+      SELECT uuidv7() AS id, p_run || ':' || p_n || ':' || c.call AS key, c.*
+      FROM journal, unnest(p_positions, p_tools, p_args, p_digests, p_payloads, p_order_keys)
+        AS c(call, tool, args, digest, payload, order_key)
+    ), handed AS (
+      -- The order chain: by an upsert, never by id (ids and commits disagree in order).
+      INSERT INTO tail AS t (tool, order_key, last)
+      SELECT tool, order_key, (array_agg(id ORDER BY call DESC))[1] FROM decided
+      WHERE order_key IS NOT NULL GROUP BY tool, order_key ORDER BY tool, order_key
+      ON CONFLICT (tool, order_key) DO UPDATE SET prev = t.last, last = excluded.last
+      RETURNING t.tool, t.order_key, t.prev
+    ), linked AS (
+      SELECT d.*, CASE WHEN d.order_key IS NOT NULL
+                       THEN coalesce(lag(d.id) OVER (PARTITION BY d.tool, d.order_key ORDER BY d.call), h.prev) END AS after
+      FROM decided d LEFT JOIN handed h ON h.tool = d.tool AND h.order_key = d.order_key
+    ), written AS (
+      INSERT INTO action (id, key, run_id, step, call, tool, args, digest, after)
+      SELECT id, key, p_run, p_n, call, tool, args, digest, after FROM linked
+    ), expected AS (
+      INSERT INTO outcome (action_id, tool, after) SELECT id, tool, after FROM linked
+    ), emitted AS (
+      INSERT INTO outbox (id, aggregatetype, aggregateid, type, action_id, key, attempt, traceparent, payload)
+      SELECT id, tool, coalesce(order_key, id::text), 'call', id, key, 1, p_traceparent, payload FROM decided
+    ), told AS (
+      INSERT INTO outbox (aggregatetype, aggregateid, type, key, traceparent, payload)
+      SELECT '_step', p_run, 'step', p_run || ':' || p_n, p_traceparent, step_event(s)
+      FROM journal, box WHERE box.step_events
+    )
+    SELECT CASE WHEN EXISTS (SELECT FROM journal) THEN 'fresh' END,
+           (SELECT coalesce(array_agg(id ORDER BY call), '{}') FROM decided)
+    INTO verdict, ids;
+  END IF;
+
+  IF verdict IS DISTINCT FROM 'fresh' AND EXISTS (SELECT FROM step WHERE run_id = p_run AND n = p_n) THEN
+    -- A later statement, hence a newer snapshot: it sees the winner.
+    verdict := 'taken';
+    detail := NULL;
+    SELECT array_agg(a.call ORDER BY a.call), array_agg(a.tool ORDER BY a.call),
+           array_agg(a.args ORDER BY a.call), array_agg(a.digest ORDER BY a.call)
+    INTO stored_positions, stored_tools, stored_args, stored_digests
+    FROM step s, generate_series(0, s.width - 1) c JOIN action a ON a.key = p_run || ':' || p_n || ':' || c
+    WHERE s.run_id = p_run AND s.n = p_n;
+  END IF;
+END $$;

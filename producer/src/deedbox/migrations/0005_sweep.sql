@@ -1,0 +1,188 @@
+-- The sweep judges what the dead left behind, and looks after all that waits for a moment. It has no leader: every
+-- worker calls it each second or so, one at a time, all tools, pure SQL, bounded work per turn.
+
+-- An attempt of these calls ended and nobody knows how (I7). Repeat where the effect allows it now: under a key inside
+-- its window, or because repeating is harmless; else the call is in doubt. Sticky: it stays unsettled until somebody
+-- knows. Attempts are bounded. What is pending again is parked at once: its id may lie below the watermark.
+CREATE FUNCTION judge(p_ids uuid[], p_reason text) RETURNS TABLE (id uuid, status text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+  again uuid[];
+  doubtful uuid[];
+BEGIN
+  WITH judged AS (
+    UPDATE outcome o
+    SET status = CASE WHEN v.allowed THEN 'pending' ELSE 'in_doubt' END,
+        unsettled = true, owner = NULL,
+        next_at = CASE WHEN v.allowed THEN clock_timestamp() + interval '1 min' ELSE 'infinity' END,
+        error = json_build_object('reason', p_reason, 'attempt', o.attempt)
+    FROM (
+      SELECT e.action_id, e.attempt < t.attempts AND (
+               t.effect = 'repeatable'
+               OR t.effect = 'provider_key' AND clock_timestamp() + t.deadline + t.key_margin < e.first_sent_at + t.key_window
+             ) AS allowed
+      FROM unnest(p_ids) AS w(id) JOIN outcome e ON e.action_id = w.id JOIN tool t ON t.name = e.tool
+    ) v
+    WHERE o.action_id = v.action_id AND o.status = 'running'
+    RETURNING o.action_id, o.status
+  )
+  SELECT array_agg(action_id) FILTER (WHERE status = 'pending'), array_agg(action_id) FILTER (WHERE status = 'in_doubt')
+  INTO again, doubtful FROM judged;
+  IF again IS NOT NULL THEN PERFORM emit(again); END IF;
+  IF doubtful IS NOT NULL THEN PERFORM announce(doubtful); END IF;
+  RETURN QUERY SELECT unnest(again), 'pending' UNION ALL SELECT unnest(doubtful), 'in_doubt';
+END $$;
+
+-- One turn. What it did, a row per call: condemned (its owner is dead), overdue (its attempt's deadline passed under a
+-- living owner), retried, emitted again (nobody answered though its workers have received what came after it), expired
+-- (its key's window ended before it was sent again) and, without an id, heartbeat. The status tells whether a call is
+-- free to be claimed. No rows: nothing was due, or another session sweeps at this moment.
+CREATE FUNCTION sweep(p_limit int DEFAULT 1000) RETURNS TABLE (duty text, tool text, id uuid, status text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+  moment timestamptz := clock_timestamp();
+  dead uuid[];
+  ids uuid[];
+  due record;
+  here record;
+  horizon uuid;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || '.sweep', 0)) THEN RETURN; END IF;
+  SELECT * INTO here FROM box;
+
+  -- Owners. Dead: the lease has passed; or sooner, the lock that its session held is free and it has missed two
+  -- renewals (of a quarter lease each). A server that has just started condemns nobody before a lease's time.
+  SELECT array_agg(w.owner) INTO dead FROM worker w
+  WHERE moment > pg_postmaster_start_time() + w.lease
+    AND (w.lease_until < moment
+         OR w.renewed_at < moment - w.lease / 2 AND pg_try_advisory_xact_lock(owner_lock(w.owner)));
+  IF dead IS NOT NULL THEN
+    SELECT array_agg(x.action_id) INTO ids FROM (
+      SELECT o.action_id FROM outcome o
+      WHERE (o.action_id >= here.watermark OR o.next_at IS NOT NULL) AND o.status = 'running' AND o.owner = ANY (dead)
+      LIMIT p_limit FOR UPDATE SKIP LOCKED) x;
+    RETURN QUERY SELECT 'condemned', o.tool, j.id, j.status
+      FROM judge(ids, 'its worker died') j JOIN outcome o ON o.action_id = j.id;
+    DELETE FROM worker w WHERE w.owner = ANY (dead)
+      AND NOT EXISTS (SELECT FROM outcome o WHERE (o.action_id >= here.watermark OR o.next_at IS NOT NULL)
+                        AND o.status = 'running' AND o.owner = w.owner);
+  END IF;
+
+  -- Moments that have come.
+  FOR due IN
+    SELECT o.action_id, o.tool, o.status, o.attempt, o.claimed_at, o.first_sent_at, t.deadline, t.key_window, t.key_margin
+    FROM outcome o JOIN tool t ON t.name = o.tool WHERE o.next_at <= moment
+    ORDER BY o.next_at LIMIT p_limit FOR UPDATE OF o SKIP LOCKED
+  LOOP
+    IF due.status = 'retry' THEN
+      UPDATE outcome o SET status = 'pending', owner = NULL, next_at = moment + interval '1 min' WHERE o.action_id = due.action_id;
+      PERFORM emit(ARRAY[due.action_id]);
+      duty := 'retried'; tool := due.tool; id := due.action_id; status := 'pending';
+      RETURN NEXT;
+    ELSIF due.status = 'running' AND due.claimed_at + due.deadline + interval '10 s' <= moment THEN
+      -- The worker ends an attempt at its deadline itself; ten seconds later it has not.
+      RETURN QUERY SELECT 'overdue', due.tool, j.id, j.status FROM judge(ARRAY[due.action_id], 'its attempt outlived the deadline') j;
+    ELSIF due.status = 'running' THEN
+      UPDATE outcome o SET next_at = due.claimed_at + due.deadline + interval '10 s' WHERE o.action_id = due.action_id;
+    ELSIF due.status = 'pending' AND due.key_window IS NOT NULL AND moment + due.deadline + due.key_margin >= due.first_sent_at + due.key_window THEN
+      UPDATE outcome o SET status = CASE WHEN o.unsettled THEN 'in_doubt' ELSE 'gave_up' END, owner = NULL,
+        next_at = CASE WHEN o.unsettled THEN 'infinity'::timestamptz END, finished_at = moment,
+        error = json_build_object('reason', 'the window of its key was over before it could be sent again')
+      WHERE o.action_id = due.action_id RETURNING 'expired', o.tool, o.action_id, o.status INTO duty, tool, id, status;
+      PERFORM announce(ARRAY[id]);
+      RETURN NEXT;
+    ELSIF due.status = 'pending' THEN
+      -- Unanswered. At most after 1, 2, 4 … 60 minutes: the next look is one age away.
+      UPDATE outcome o SET next_at = moment + least(greatest(moment - uuid_time(due.action_id), interval '1 min'), interval '60 min')
+      WHERE o.action_id = due.action_id;
+      IF EXISTS (SELECT FROM worker w WHERE due.tool = ANY (w.tools) AND w.source = 'kafka')
+         AND NOT EXISTS (SELECT FROM worker w WHERE due.tool = ANY (w.tools) AND w.source = 'kafka'
+                           AND coalesce((w.received_through ->> due.tool)::timestamptz, '-infinity') <= uuid_time(due.action_id)) THEN
+        PERFORM emit(ARRAY[due.action_id]);
+        duty := 'emitted again'; tool := due.tool; id := due.action_id; status := 'pending';
+        RETURN NEXT;
+      END IF;
+    ELSE
+      UPDATE outcome o SET next_at = CASE WHEN due.status IN ('held', 'in_doubt') THEN 'infinity'::timestamptz END
+      WHERE o.action_id = due.action_id;
+    END IF;
+  END LOOP;
+
+  -- Every five seconds, the slower duties.
+  IF moment < here.swept_at + interval '5 s' THEN RETURN; END IF;
+
+  -- An ordinary outbox row is the heartbeat: it moves the slot on and measures the whole pipeline. Never Debezium's own
+  -- heartbeats: with them 3.6 lost committed rows after a crash.
+  IF EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = here.prefix || '_outbox') THEN
+    INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('_heartbeat', here.id, 'heartbeat', convert_to(here.id, 'UTF8'));
+    duty := 'heartbeat'; tool := NULL; id := NULL; status := NULL;
+    RETURN NEXT;
+  END IF;
+
+  -- Park what is open for longer than 30 s, so that the range of the primary key in which open calls are looked for
+  -- stays short however long a call takes. A running call whose owner is nowhere is judged here.
+  FOR due IN
+    SELECT o.action_id, o.tool, o.status, o.claimed_at, t.deadline, EXISTS (SELECT FROM worker w WHERE w.owner = o.owner) AS owned
+    FROM outcome o JOIN tool t ON t.name = o.tool
+    WHERE o.action_id >= here.watermark AND o.action_id < uuid_floor(moment - interval '30 s')
+      AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt') AND o.next_at IS NULL
+    ORDER BY o.action_id LIMIT p_limit FOR UPDATE OF o SKIP LOCKED
+  LOOP
+    IF due.status = 'running' AND NOT due.owned THEN
+      RETURN QUERY SELECT 'condemned', due.tool, j.id, j.status FROM judge(ARRAY[due.action_id], 'its worker died') j;
+    ELSE
+      UPDATE outcome o SET next_at = CASE due.status
+          WHEN 'running' THEN due.claimed_at + due.deadline + interval '10 s'
+          WHEN 'pending' THEN moment + interval '30 s'
+          ELSE 'infinity'::timestamptz END
+      WHERE o.action_id = due.action_id;
+    END IF;
+  END LOOP;
+
+  -- The watermark follows the oldest open call that is not parked, and never passes an id that a transaction still
+  -- running may bring: one that began before the mark may have drawn an id before it. Clocks may step back a little.
+  horizon := uuid_floor(least(here.mark_at, moment) - interval '5 s');
+  UPDATE box SET
+    swept_at = moment,
+    watermark = greatest(watermark, coalesce(
+      (SELECT o.action_id FROM outcome o WHERE o.action_id >= here.watermark AND o.action_id < horizon
+         AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt') AND o.next_at IS NULL
+       ORDER BY o.action_id LIMIT 1), horizon)) ,
+    mark_xid = CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) >= mark_xid THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE mark_xid END,
+    mark_at = CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) >= mark_xid THEN moment ELSE mark_at END
+  WHERE pg_snapshot_xmin(pg_current_snapshot()) >= here.mark_xid;
+  IF NOT FOUND THEN UPDATE box SET swept_at = moment; END IF;
+END $$;
+
+-- The nightly proof that nothing was forgotten (I5): every open call, whatever the watermark says, that no worker
+-- holds, that is not due at a time, not held and not in doubt. What it finds becomes due now.
+CREATE FUNCTION full_scan() RETURNS SETOF uuid LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+  UPDATE outcome o SET next_at = clock_timestamp()
+  WHERE o.next_at IS NULL AND o.action_id < (SELECT watermark FROM box)
+    AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+  RETURNING o.action_id
+$$;
+
+-- Writer schemas travel too, so that a restored database can read what was recorded after its backup.
+CREATE FUNCTION publish_schema() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  INSERT INTO outbox (aggregatetype, aggregateid, type, payload)
+  VALUES ('_schema', encode(new.fingerprint, 'hex'), 'schema', convert_to(new.schema::text, 'UTF8'));
+  RETURN NULL;
+END $$;
+CREATE TRIGGER publish AFTER INSERT ON avro FOR EACH ROW EXECUTE FUNCTION publish_schema();
+INSERT INTO outbox (aggregatetype, aggregateid, type, payload)
+SELECT '_schema', encode(fingerprint, 'hex'), 'schema', convert_to(schema::text, 'UTF8') FROM avro;
+
+-- Verbs are for the roles that are granted them.
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+  END LOOP;
+END $$;

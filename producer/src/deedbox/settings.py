@@ -1,0 +1,63 @@
+"""Where the parts of a box are: from options, environment, or what `deedbox stack up` left in this folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from deedbox.errors import MissingSetting, WrongSetting
+
+LOCAL = Path(".deedbox/settings.json")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Addresses and names.
+
+    database_url   libpq URL of the ledger's Postgres     DEEDBOX_DATABASE_URL
+    schema         of the ledger (default `deedbox`)      DEEDBOX_SCHEMA
+    prefix         of topics, groups, slot, publication and connector (default: the schema)   DEEDBOX_PREFIX
+    kafka          bootstrap servers                      DEEDBOX_KAFKA
+    connect_url    REST of Kafka Connect                  DEEDBOX_CONNECT_URL
+    """
+
+    database_url: str | None = None
+    schema: str = "deedbox"
+    prefix: str = "deedbox"
+    kafka: str | None = None
+    connect_url: str | None = None
+
+    @classmethod
+    def load(
+        cls,
+        database_url: str | None = None,
+        schema: str | None = None,
+        prefix: str | None = None,
+        kafka: str | None = None,
+        connect_url: str | None = None,
+    ) -> Settings:
+        """Fill what is not given from the environment, then from `.deedbox/settings.json`. Raises WrongSetting."""
+        local: dict[str, str] = json.loads(LOCAL.read_text("utf-8")) if LOCAL.is_file() else {}
+
+        def find(name: str, given: str | None) -> str | None:
+            return given or os.environ.get(f"DEEDBOX_{name.upper()}") or local.get(name)
+
+        schema = find("schema", schema) or "deedbox"
+        prefix = find("prefix", prefix) or schema
+        for name, value in (("schema", schema), ("prefix", prefix)):
+            if not _NAME.fullmatch(value):
+                raise WrongSetting(name=name, value=value)
+        return cls(
+            find("database_url", database_url), schema, prefix, find("kafka", kafka), find("connect_url", connect_url)
+        )
+
+    def need(self, name: str) -> str:
+        """The setting `name`, or MissingSetting, which says where to give it."""
+        value: str | None = getattr(self, name)
+        if not value:
+            raise MissingSetting(name=name, option="--" + name.replace("_", "-"), variable=f"DEEDBOX_{name.upper()}")
+        return value

@@ -1,0 +1,46 @@
+-- name: commit_step
+-- Texts in and out, so that a connection's own loaders and row factories do not matter.
+SELECT verdict, detail, ids::text[],
+  CASE verdict WHEN 'taken' THEN
+    (SELECT coalesce(json_agg(json_build_array(c.position, c.tool, c.args, encode(c.digest, 'hex'))), '[]')::text
+     FROM unnest(stored_positions, stored_tools, stored_args, stored_digests) AS c(position, tool, args, digest)) END
+FROM {schema}.commit_step(
+  %(run)s, %(n)s, %(kind)s, %(reply)s::json, %(messages)s::json, %(shown)s::json, %(calls)s::json, %(width)s,
+  %(positions)s::int[], %(tools)s::text[], %(args)s::jsonb[], %(digests)s::bytea[], %(payloads)s::bytea[], %(order_keys)s::text[],
+  %(while_open)s, %(again)s, %(traceparent)s)
+
+-- name: steps
+-- The journal from a step on.
+SELECT n, kind, reply::text, messages::text, shown::text, calls::text, created_at::text
+FROM {schema}.step WHERE run_id = %(run)s AND n >= %(n)s ORDER BY n
+
+-- name: calls
+-- The calls of a run from a step on: one range of the key's index, which is C-collated (';' follows ':').
+SELECT a.id::text, a.key, a.step, a.call, a.tool, a.args::text, o.status, o.attempt, o.unsettled, o.result::text, o.error::text
+FROM {schema}.action a JOIN {schema}.outcome o ON o.action_id = a.id
+WHERE a.key >= %(run)s || ':' AND a.key < %(run)s || ';' AND a.step >= %(n)s ORDER BY a.step, a.call
+
+-- name: outcomes
+SELECT action_id::text, status, attempt, unsettled, result::text, error::text
+FROM {schema}.outcome WHERE action_id = ANY (%(ids)s::uuid[])
+
+-- name: run
+SELECT r.status, r.created_at::text, (SELECT s.messages::text FROM {schema}.step s WHERE s.run_id = r.id AND s.n = 0)
+FROM {schema}.run r WHERE r.id = %(run)s
+
+-- name: box
+SELECT id, prefix FROM {schema}.box
+
+-- name: call
+-- All there is to know about one call.
+SELECT a.id::text, a.key, a.tool, a.args::text, a.kind, o.status, o.attempt, o.unsettled, o.owner::text, o.result::text, o.error::text,
+       {schema}.uuid_time(a.id)::text, o.claimed_at::text, o.first_sent_at::text, o.next_at::text, o.finished_at::text
+FROM {schema}.action a JOIN {schema}.outcome o ON o.action_id = a.id WHERE a.key = %(key)s
+
+-- name: recent_runs
+-- The newest runs, with what stands at the end of each journal.
+SELECT r.id, r.status, r.created_at::text, s.n, s.kind,
+       (SELECT count(*) FROM {schema}.action a JOIN {schema}.outcome o ON o.action_id = a.id
+        WHERE a.key >= r.id || ':' AND a.key < r.id || ';' AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt'))
+FROM {schema}.run r LEFT JOIN LATERAL (SELECT n, kind FROM {schema}.step WHERE run_id = r.id ORDER BY n DESC LIMIT 1) s ON true
+ORDER BY r.created_at DESC LIMIT %(limit)s

@@ -1,0 +1,35 @@
+-- name: lock
+-- One registers at a time.
+SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))
+
+-- name: tools
+-- What is registered, with every writer schema of each tool, oldest first.
+SELECT t.name, t.title, t.effect, t.paused,
+       (SELECT array_agg(a.schema::text ORDER BY f.i) FROM unnest(t.args_fingerprints) WITH ORDINALITY f(fp, i) JOIN {schema}.avro a ON a.fingerprint = f.fp),
+       (SELECT array_agg(a.schema::text ORDER BY f.i) FROM unnest(t.result_fingerprints) WITH ORDINALITY f(fp, i) JOIN {schema}.avro a ON a.fingerprint = f.fp),
+       t.args_fingerprints, t.result_fingerprints
+FROM {schema}.tool t ORDER BY t.name
+
+-- name: put_topic
+INSERT INTO {schema}.topic (name) VALUES (%s) ON CONFLICT DO NOTHING
+
+-- name: put_schema
+INSERT INTO {schema}.avro (fingerprint, schema) VALUES (%s, %s) ON CONFLICT DO NOTHING
+
+-- name: put_tool
+-- The current fingerprint stands last; earlier writers stay.
+INSERT INTO {schema}.tool AS t (name, title, effect, key_window, key_margin, deadline, attempts, order_by, args_fingerprints, result_fingerprints)
+VALUES (%(name)s, %(title)s, %(effect)s, %(window)s, %(margin)s, %(deadline)s, %(attempts)s, %(order_by)s, ARRAY[%(args)s::bytea], ARRAY[%(result)s::bytea])
+ON CONFLICT (name) DO UPDATE SET
+  title = excluded.title, effect = excluded.effect, key_window = excluded.key_window, key_margin = excluded.key_margin,
+  deadline = excluded.deadline, attempts = excluded.attempts, order_by = excluded.order_by,
+  args_fingerprints = array_remove(t.args_fingerprints, %(args)s) || excluded.args_fingerprints,
+  result_fingerprints = array_remove(t.result_fingerprints, %(result)s) || excluded.result_fingerprints
+
+-- name: current
+-- The fingerprints that are in force, for the check at the start of an agent or a worker.
+SELECT name, args_fingerprints[cardinality(args_fingerprints)], result_fingerprints[cardinality(result_fingerprints)] FROM {schema}.tool
+
+-- name: writer
+-- A writer schema by its fingerprint.
+SELECT schema::text FROM {schema}.avro WHERE fingerprint = %s
