@@ -2,7 +2,6 @@
 # Extra words go through ARGS: make test ARGS="-k crash -x", make demo ARGS=--json.
 
 SHELL := /bin/bash
-.SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -20,7 +19,7 @@ CHECKS := style lint types public imports lengths sql locks
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[.a-z-]+:.*## ' Makefile | sed -E 's/^([.a-z-]+):.*## /\1\t/' | while IFS=$$'\t' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
+	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 # --- the environment ---------------------------------------------------------------------------------------------
 # Two stamps: the demo needs no linters. Both locks pin the same versions, so the second only adds.
@@ -33,17 +32,18 @@ help: ## this list
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Deedbox needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Name a newer one: make PYTHON=python3.13" >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 
-.venv/demo.stamp: requirements/demo.txt $(DISTS:%=%/pyproject.toml) | .venv/bin/python
+.venv/demo.stamp: requirements/demo.txt $(DISTS:%=%/pyproject.toml) .venv/bin/python
 	$(call install,demo)
 	@touch $@
 
-.venv/dev.stamp: requirements/dev.txt $(DISTS:%=%/pyproject.toml) | .venv/bin/python
+.venv/dev.stamp: requirements/dev.txt $(DISTS:%=%/pyproject.toml) .venv/bin/python
 	$(call install,dev)
 	@touch .venv/demo.stamp $@
 
 define install
 	@echo "Installing requirements/$(1).txt into .venv"
-	@$(PIP) install --require-hashes -r requirements/$(1).txt | sed -u -E '/already satisfied|^(Ignoring|Looking in|Collecting|  Using cached)/d'
+	@set -o pipefail; $(PIP) install --require-hashes -r requirements/$(1).txt | \
+	  awk '!/already satisfied|^(Ignoring|Looking in|Collecting|  Using cached)/ { print; fflush() }'
 	@$(PIP) install --quiet --no-deps --no-build-isolation $(DISTS:%=-e ./%)
 endef
 
