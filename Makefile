@@ -94,8 +94,14 @@ lint: .venv/dev.stamp ## · ruff
 	$(BIN)/ruff check $(or $(ARGS),$(CODE))
 
 .PHONY: types
-types: .venv/dev.stamp ## · mypy strict, then pyright
+types: mypy pyright ## · mypy strict and pyright
+
+.PHONY: mypy
+mypy: .venv/dev.stamp
 	$(BIN)/mypy $(or $(ARGS),$(CODE))
+
+.PHONY: pyright
+pyright: .venv/dev.stamp
 	$(BIN)/pyright --pythonpath $(BIN)/python $(or $(ARGS),$(CODE))
 
 .PHONY: public
