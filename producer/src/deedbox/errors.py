@@ -182,6 +182,13 @@ class ExtraMissing(NotReady):
     extra: str
 
 
+class JarRefused(NotReady):
+    """{jar} cannot be used: {reason}. Nothing of it was kept; check the network and any mirror, then start again."""
+
+    jar: str
+    reason: str
+
+
 class StackFailed(NotReady):
     """{part} of the local stack did not come up: {reason} Its log: {log}. Start again, or empty it with `deedbox stack reset`."""
 

@@ -1,0 +1,182 @@
+"""A tool: the named contract between the agent that decides a call and the worker that performs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from inspect import cleandoc
+from typing import Any, Generic, ParamSpec, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+
+from deedbox.avro import schema_of, settled
+from deedbox.codec import Codec
+from deedbox.digest import digest_of
+from deedbox.effects import Effect
+from deedbox.errors import (
+    EffectNotSupported,
+    InvalidArguments,
+    InvalidTool,
+    PayloadTooLarge,
+    UnencodableValue,
+    UnstorableNumber,
+    UnstorableText,
+)
+from deedbox.keys import check_tool_name
+from deedbox.schemas import check_strict, json_schema_of
+from deedbox.shapes import record_of
+from deedbox.stored import from_stored, problems
+
+P = ParamSpec("P")
+A = TypeVar("A", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+
+PAYLOAD_LIMIT = 900_000  # bytes; Kafka's default for a message is 1 MiB, headers and framing included
+ORDER_KEY_LIMIT = 1_000  # bytes; it is part of an index entry, which ends at 2,704
+SUPPORTED = ("provider_key", "repeatable")
+
+
+class Tool(Generic[P, A, R]):
+    """A tool with typed arguments and a typed result.
+
+    name         names its topic and worker group; `[a-z][a-z0-9_]{0,62}`
+    args         the model of its arguments; its docstring is the description, unless one is given
+    result       the model of what a performed call answers
+    effect       how a repeat can be told from a new deed (deedbox.effects)
+    title        the name a chat model sees; default: name
+    strict       promise the provider's strict mode; checked here
+    order_by     the field of args whose value orders calls: equal values are performed one after the other
+    deadline     how long one attempt may take
+    attempts     how often it may be tried before it is given up
+
+    Raises InvalidToolName, InvalidTool, EffectNotSupported, UnsupportedType, StrictSchema.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        args: Callable[P, A],
+        result: type[R],
+        effect: Effect,
+        title: str | None = None,
+        description: str | None = None,
+        strict: bool = False,
+        order_by: str | None = None,
+        deadline: timedelta = timedelta(seconds=60),
+        attempts: int = 10,
+    ) -> None:
+        self.name = check_tool_name(name)
+        self.args: type[A] = _model(name, "args", args)
+        self.result: type[R] = _model(name, "result", result)
+        self.effect = effect
+        self.title = title or name
+        self.description = description or _docstring(name, self.args)
+        self.strict = strict
+        self.order_by = order_by
+        self.deadline = deadline
+        self.attempts = attempts
+        self._check()
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[A, R]:
+        """A call of this tool, not yet part of any step; raises InvalidArguments."""
+        try:
+            return self.call(self.args(*args, **kwargs))
+        except ValidationError as problem:
+            raise InvalidArguments(tool=self.name, problems=problems(problem)) from problem
+
+    def call(self, args: A) -> Call[A, R]:
+        """A call with arguments that are a model already; raises InvalidArguments."""
+        try:
+            args = settled(args)
+            call = Call(self, args, digest_of(self.name, args))
+        except (UnencodableValue, UnstorableText, UnstorableNumber) as problem:
+            raise InvalidArguments(tool=self.name, problems=str(problem)) from problem
+        if call.order_key is not None and len(call.order_key.encode()) > ORDER_KEY_LIMIT:
+            what = f"{self.order_by}: as an order key it may take {ORDER_KEY_LIMIT} bytes"
+            raise InvalidArguments(tool=self.name, problems=what)
+        return call
+
+    def parse(self, arguments: str | Mapping[str, Any]) -> Call[A, R]:
+        """A call of what a chat model wrote; raises InvalidArguments with words that the model can act on."""
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        try:
+            return self.call(self.args.model_validate_json(text.strip() or "{}"))
+        except ValidationError as problem:
+            raise InvalidArguments(tool=self.title, problems=problems(problem)) from problem
+
+    def recall(self, stored: str) -> Call[A, R]:
+        """The call in stored arguments, read with today's model; raises UnreadableStored."""
+        return self.call(from_stored(stored, self.args))
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments, as a chat model gets it."""
+        return json_schema_of(self.args)
+
+    def _check(self) -> None:
+        if self.effect.kind not in SUPPORTED:
+            raise EffectNotSupported(tool=self.name, effect=self.effect.kind)
+        if self.deadline <= timedelta(0) or self.attempts < 1:
+            raise InvalidTool(tool=self.name, why="give a deadline above zero and at least one attempt.")
+        schema_of(self.args)
+        schema_of(self.result)
+        if self.order_by is not None:
+            flat = [field.name for field in record_of(self.args).fields if field.shape.flat]
+            if self.order_by not in flat:
+                why = f"order_by={self.order_by!r} is not one of its fields with a single value: {', '.join(flat)}."
+                raise InvalidTool(tool=self.name, why=why)
+        if self.strict:
+            check_strict(self.name, self.json_schema)
+
+
+@dataclass(frozen=True)
+class Call(Generic[A, R]):
+    """One use of a tool. `key` and `id` are set once it is committed."""
+
+    tool: Tool[..., A, R]
+    args: A
+    digest: bytes
+    key: str | None = None
+    id: UUID | None = None
+
+    @property
+    def order_key(self) -> str | None:
+        """The value of the tool's `order_by` field as text; None or empty: no order."""
+        if self.tool.order_by is None:
+            return None
+        value = getattr(self.args, self.tool.order_by)
+        return None if value is None else str(getattr(value, "value", value)) or None
+
+    @property
+    def stored(self) -> str:
+        """The arguments as JSON text for the ledger, defaults included."""
+        return self.args.model_dump_json(by_alias=False)
+
+    def payload(self, codec: Codec) -> bytes:
+        """The bytes that travel (I13); raises PayloadTooLarge."""
+        payload = codec.encode(self.args)
+        if not 0 < len(payload) <= PAYLOAD_LIMIT:
+            raise PayloadTooLarge(tool=self.tool.name, size=len(payload), limit=PAYLOAD_LIMIT)
+        return payload
+
+
+def _model(tool: str, role: str, kind: object) -> Any:
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)) or kind is BaseModel:
+        raise InvalidTool(tool=tool, why=f"{role} must be a pydantic model class; {kind!r} is not one.")
+    return kind
+
+
+def _docstring(tool: str, args: type[BaseModel]) -> str:
+    text = args.__doc__
+    if not text or not text.strip():
+        why = f"the model needs to know what it does; give {args.__name__} a docstring, or description=."
+        raise InvalidTool(tool=tool, why=why)
+    return cleandoc(text)
