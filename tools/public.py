@@ -25,7 +25,7 @@ def main() -> int:
         print(f"{package}: {score}")
         if answer.returncode:
             failed.append(package)
-            print(answer.stdout + answer.stderr)
+            print(answer.stdout.partition("Symbols exported by")[0] + answer.stderr)
     return 1 if failed else 0
 
 
