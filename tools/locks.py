@@ -2,7 +2,7 @@
 
 Usage: python -m tools.locks
 
-Checks requirements/*.txt (what pip installs) and every `*.lock.toml` (jars).
+Checks requirements/*.txt (what pip installs) and every `*.lock*` inside a distribution (jars).
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ def check(root: Path) -> list[str]:
         f"requirements/dev.txt does not agree with demo.txt: {problem}"
         for problem in disagreements(demo.read_text(encoding="utf-8"), dev.read_text(encoding="utf-8"))
     ]
-    jars = [
-        file for dist in ("producer", "debezium", "consumers") for file in (root / dist / "src").rglob("*.lock.toml")
-    ]
+    jars = [file for dist in ("producer", "debezium", "consumers") for file in (root / dist / "src").rglob("*.lock*")]
     problems += [
         f"{file.relative_to(root)} line {number} holds an address"
         for file in sorted(jars)
