@@ -16,6 +16,9 @@ from types import TracebackType
 from typing import Final, Literal, Protocol, Self, get_args
 
 from deedbox.errors import StackFailed
+from deedbox_debezium.stack.connect import Connect
+from deedbox_debezium.stack.jars import Jars
+from deedbox_debezium.stack.kafka import Kafka
 from deedbox_debezium.stack.ports import LOOPBACK, choose, is_free
 from deedbox_debezium.stack.postgres import Postgres
 from deedbox_debezium.stack.process import LOOK_EVERY, Part
@@ -170,7 +173,12 @@ class Stack:
         return Postgres(self.folder, self.state, self.progress.say)
 
     def _services(self) -> list[Service]:
-        return [self._postgres]
+        """All parts in the order in which they are started."""
+        cache = Path(os.environ.get("DEEDBOX_CACHE") or self.folder / "cache").resolve()
+        jars = Jars(cache)
+        kafka = Kafka(self.folder, self.state, jars, self.progress)
+        connect = Connect(self.folder, self.state, jars, self.progress)
+        return [self._postgres, kafka, connect]
 
     def _service(self, name: PartName) -> Service:
         return next(service for service in self._services() if service.name == name)
