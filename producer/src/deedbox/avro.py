@@ -19,7 +19,7 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 from pydantic import BaseModel, ValidationError
 
 from deedbox.errors import BadPayload, UnencodableValue
-from deedbox.shapes import record_of
+from deedbox.records import record_of
 from deedbox.stored import problems
 
 M = TypeVar("M", bound=BaseModel)
@@ -93,10 +93,8 @@ def read(source: io.BytesIO, writer: AvroSchema, model: type[M]) -> M:
 
 def settled(value: M) -> M:
     """The value as it will be read on the other side: moments in UTC, decimals with all their places."""
-    model = type(value)
-    if record_of(model).shape.exact:
-        return value
-    return read(io.BytesIO(write(value)), schema_of(model), model)
+    settle = record_of(type(value)).shape.settle
+    return value if settle is None else settle(value)
 
 
 def compatible(reader: AvroSchema, writer: AvroSchema) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import rfc8785
 from pydantic import BaseModel
 
-from deedbox.shapes import record_of
+from deedbox.records import record_of
 from deedbox.stored import check_storable, dump
 
 __all__ = ["canonical", "check_storable", "digest_of"]

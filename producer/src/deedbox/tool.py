@@ -27,8 +27,8 @@ from deedbox.errors import (
     UnstorableText,
 )
 from deedbox.keys import check_tool_name
+from deedbox.records import record_of
 from deedbox.schemas import check_strict, json_schema_of
-from deedbox.shapes import record_of
 from deedbox.stored import from_stored, problems
 
 P = ParamSpec("P")
