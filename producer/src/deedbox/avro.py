@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from deedbox.errors import BadPayload, UnencodableValue
 from deedbox.records import record_of
-from deedbox.stored import problems
+from deedbox.stored import check_storable, dump, problems
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -72,11 +72,14 @@ def write(value: BaseModel) -> bytes:
 
 
 def write_to(sink: io.BytesIO, value: BaseModel) -> None:
-    """Append a model's Avro datum; raises UnencodableValue."""
+    """Append a model's Avro datum; raises UnencodableValue, UnstorableText, UnstorableNumber."""
     model = type(value)
     try:
         fastavro.schemaless_writer(sink, schema_of(model).parsed, to_datum(value))
-    except (OverflowError, UnicodeEncodeError, ValueError, TypeError) as problem:
+    except (OverflowError, UnicodeEncodeError):
+        check_storable(dump(value), model.__name__)
+        raise
+    except (ValueError, TypeError) as problem:
         raise UnencodableValue(where=model.__name__, why=str(problem)) from problem
 
 

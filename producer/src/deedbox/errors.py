@@ -233,6 +233,13 @@ class UnknownRun(BadInput):
     run_id: str
 
 
+class UnknownCall(BadInput):
+    """Run {run_id} has no call {key}, as far as it was read: take the call that commit returned, or read the run again."""
+
+    run_id: str
+    key: str | None
+
+
 class RunTaken(BadInput):
     """Run {run_id} was opened with other messages: leave messages away to resume it, or choose another run id."""
 
@@ -327,3 +334,16 @@ class NotAHandle(BadInput):
 
     wanted: str
     given: str
+
+
+class NoTools(BadInput):
+    """No tools were found in {module}: {why}."""
+
+    module: str
+    why: str
+
+
+class NoSuchCall(BadInput):
+    """There is no call {key}: `deedbox runs show RUN` lists the calls of a run."""
+
+    key: str

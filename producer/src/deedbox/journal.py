@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from deedbox.chat import Chat
+    from deedbox.step import AnyCall, NewStep
 
 OPEN = frozenset({"held", "pending", "running", "retry", "in_doubt"})
 
@@ -84,6 +85,7 @@ class Journal:
     chat: Chat
     steps: list[Step] = field(default_factory=list)
     calls: dict[str, Decided] = field(default_factory=dict)
+    stale: bool = True  # the database may hold steps that are not here
 
     @property
     def next(self) -> int:
@@ -98,6 +100,17 @@ class Journal:
         for call in map(Decided.of, calls):
             if call.step < self.next:
                 self.calls[call.key] = call
+        self.stale = False
+
+    def take(self, step: NewStep, calls: Sequence[AnyCall]) -> None:
+        """Fold in the step `next`, which was committed just now by this process."""
+        shown, messages, asked = list(step.shown), list(step.messages), list(step.asked)
+        self.steps.append(Step(step.n, step.kind, step.reply, messages, shown, asked, ""))
+        for position, call in zip(step.calls, calls, strict=True):
+            if call.id is not None and call.key is not None:
+                args = json.loads(call.stored)
+                self.calls[call.key] = Decided(call.id, call.key, step.n, position, call.tool.name, args)
+        self.stale = False
 
     def settle(self, rows: Iterable[Sequence[Any]]) -> None:
         """Fold in rows of the statement `outcomes`."""
@@ -123,6 +136,11 @@ class Journal:
         for call in self.calls.values():
             if call.status == "in_doubt":
                 raise Unsettled(run_id=self.run_id, key=call.key, status="in doubt")
+
+    def impatience(self) -> Unsettled:
+        """The error for a wait that took too long."""
+        call = self.open[0]
+        return Unsettled(run_id=self.run_id, key=call.key, status=f"still {call.status}")
 
     @property
     def finished(self) -> bool:
@@ -173,7 +191,9 @@ def answer(call: Decided) -> Answer:
             code = (call.error or {}).get("code")
             return Answer(f"Refused: {f'{code}: ' if code else ''}{reason}", error=True)
         case "gave_up":
-            return Answer("This call could not be completed and was handed to an operator, who decides. Do not repeat it.")
+            return Answer(
+                "This call could not be completed and was handed to an operator, who decides. Do not repeat it."
+            )
         case "rejected" | "cancelled":
             return Answer(f"This call was {call.status} and not performed.{f' Reason: {reason}' if reason else ''}")
         case _:

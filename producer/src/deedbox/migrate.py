@@ -6,9 +6,9 @@ A database that is behind is brought up to date by `deedbox init`; running it ag
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING, LiteralString, cast
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
@@ -17,80 +17,78 @@ from deedbox.errors import MigrationChanged, NotMigrated
 from deedbox.statements import Statements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+PACKAGE = "deedbox"
 
 
 @dataclass(frozen=True)
 class Migration:
-    """One numbered file: `number`, `name` as on disk without the ending, `text`."""
+    """One numbered file: `number`, `name` as on disk without the ending, its SHA-256 in hexadecimal, its text."""
 
     number: int
     name: str
-    text: str
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of the text, in hexadecimal."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+    checksum: str
+    text: str = field(repr=False)
 
 
 def migrations() -> list[Migration]:
     """All migrations of this version, in order."""
-    files = (file for file in resources.files(__package__).joinpath("migrations").iterdir() if file.name[:4].isdigit())
-    return [
-        Migration(int(file.name[:4]), file.name.removesuffix(".sql"), file.read_text("utf-8"))
-        for file in sorted(files, key=lambda file: file.name)
-    ]
+    found = []
+    for file in resources.files(PACKAGE).joinpath("migrations").iterdir():
+        if file.name[:4].isdigit():
+            text = file.read_text("utf-8")
+            checksum = hashlib.sha256(text.encode()).hexdigest()
+            found.append(Migration(int(file.name[:4]), file.name.removesuffix(".sql"), checksum, text))
+    return sorted(found, key=lambda migration: migration.number)
 
 
-def migrate(conn: psycopg.Connection, *, schema: str = "deedbox", prefix: str | None = None) -> list[str]:
+def migrate(conn: psycopg.Connection[Any], *, schema: str = "deedbox", prefix: str | None = None) -> list[str]:
     """Bring the ledger in `schema` up to this version; returns the names of the migrations that were applied.
 
     The connection must belong to the owner of the database. `prefix` counts at the first time only. All of it is one
     transaction. Raises MigrationChanged when an applied file differs from this version's.
     """
-    statements = Statements(__package__, "migrate.sql", schema)
+    statements = Statements(PACKAGE, "migrate.sql", schema)
     with conn.transaction():
         conn.execute(statements["lock"], [f"{schema}.migrate"])
         conn.execute(statements["prepare"])
-        _enter(conn, schema, prefix or schema)
-        applied = {number: checksum for number, checksum in conn.execute(statements["applied"])}
+        conn.execute(statements["enter"], _entry(schema, prefix))
+        applied: dict[int, str] = dict(conn.execute(statements["applied"]).fetchall())
         done = []
         for migration in migrations():
             if migration.number not in applied:
-                conn.execute(_literal(migration.text))
-                conn.execute(statements["record"], [migration.number, migration.name, migration.checksum])
+                conn.execute(migration.text.encode())
+                conn.execute(statements["record"], asdict(migration))
                 done.append(migration.name)
             elif applied[migration.number] != migration.checksum:
                 raise MigrationChanged(name=migration.name, schema=schema)
         return done
 
 
-def grant_roles(conn: psycopg.Connection, *, schema: str = "deedbox", connect_password: str | None = None) -> None:
+def grant_roles(conn: psycopg.Connection[Any], *, schema: str = "deedbox", connect_password: str | None = None) -> None:
     """Create the box's roles and grant each what it needs; again and again without harm.
 
     Needs CREATEROLE, and a superuser for the REPLICATION of the connector's role. Without a password that role cannot
     log in.
     """
+    statements = Statements(PACKAGE, "migrate.sql", schema)
     with conn.transaction():
-        _enter(conn, schema, schema)
-        conn.execute(_setting("deedbox.connect_password"), [connect_password or ""])
-        conn.execute(_literal(_roles()))
+        conn.execute(statements["enter"], _entry(schema, None, connect_password))
+        conn.execute(_roles().encode())
 
 
 def script(*, schema: str = "deedbox", prefix: str | None = None, roles: bool = False) -> Iterator[str]:
     """The same as SQL text, for a DBA to read and run with psql; `roles` adds the roles."""
-    statements = Statements(__package__, "migrate.sql", schema)
+    statements = Statements(PACKAGE, "migrate.sql", schema)
     yield "BEGIN;"
     yield statements["prepare"].as_string(None)
-    yield f"SET LOCAL search_path = {schema}, pg_temp;"
-    yield f"SET LOCAL deedbox.prefix = '{prefix or schema}';"
+    yield _filled(statements["enter"], _entry(schema, prefix))
     for migration in migrations():
         yield f"-- {migration.name}\n{migration.text}"
-        facts: Sequence[object] = [migration.number, migration.name, migration.checksum]
-        yield "INSERT INTO migration (number, name, checksum) VALUES ({}, '{}', '{}');".format(*facts)
+        yield _filled(statements["record"], asdict(migration))
     if roles:
-        yield f"SET LOCAL deedbox.connect_password = '';  -- a password lets {prefix or schema}_connect log in\n{_roles()}"
+        yield _roles()
     yield "COMMIT;"
 
 
@@ -102,18 +100,19 @@ def missing(applied: int | None, schema: str) -> NotMigrated | None:
     return NotMigrated(schema=schema, found=applied or "nothing", wanted=newest)
 
 
-def _enter(conn: psycopg.Connection, schema: str, prefix: str) -> None:
-    conn.execute(_setting("search_path"), [f"{schema}, pg_temp"])
-    conn.execute(_setting("deedbox.prefix"), [prefix])
+def _entry(schema: str, prefix: str | None, connect_password: str | None = None) -> dict[str, str]:
+    return {
+        "path": f"{schema}, pg_temp",
+        "prefix": prefix or schema,
+        "connect_password": connect_password or "",
+    }
 
 
-def _setting(name: str) -> sql.Composed:
-    return sql.SQL("SELECT set_config({}, %s, true)").format(sql.Literal(name))
+def _filled(statement: sql.Composed, values: dict[str, Any]) -> str:
+    return (
+        statement.as_string(None) % {name: sql.Literal(value).as_string(None) for name, value in values.items()} + ";"
+    )
 
 
 def _roles() -> str:
-    return resources.files(__package__).joinpath("migrations", "roles.sql").read_text("utf-8")
-
-
-def _literal(text: str) -> sql.SQL:
-    return sql.SQL(cast("LiteralString", text))
+    return resources.files(PACKAGE).joinpath("migrations", "roles.sql").read_text("utf-8")

@@ -37,7 +37,10 @@ def _read(package: str, file: str) -> Mapping[str, sql.SQL]:
     if (package, file) not in _cache:
         text = resources.files(package).joinpath("sql", file).read_text("utf-8")
         _, *parts = _HEADER.split(text)
-        # The files are the package's own: as literal as if they stood here.
-        found = {name: sql.SQL(cast("LiteralString", body.strip())) for name, body in zip(parts[::2], parts[1::2], strict=True)}
+        # The package's own files: as literal as if they stood here.
+        found = {
+            name: sql.SQL(cast("LiteralString", body.strip()))
+            for name, body in zip(parts[::2], parts[1::2], strict=True)
+        }
         _cache[package, file] = MappingProxyType(found)
     return _cache[package, file]

@@ -5,16 +5,16 @@
 CREATE FUNCTION avro_int(p_n int) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
     WHEN p_n < 64 THEN substring(int4send(p_n << 1) FROM 4)
-    WHEN p_n < 8192 THEN substring(int4send((((p_n << 1) & 127) | 128) << 8 | (p_n >> 6)) FROM 3)
-    ELSE substring(int4send((((p_n << 1) & 127) | 128) << 16 | (((p_n >> 6) & 127) | 128) << 8 | (p_n >> 13)) FROM 2)
+    WHEN p_n < 8192 THEN substring(int4send(((((p_n << 1) & 127) | 128) << 8) + (p_n >> 6)) FROM 3)
+    ELSE substring(int4send(((((p_n << 1) & 127) | 128) << 16) + ((((p_n >> 6) & 127) | 128) << 8) + (p_n >> 13)) FROM 2)
   END
 $$;
 
 -- A moment as timestamp-micros: from 1979 to 3111 its varint has exactly eight bytes.
 CREATE FUNCTION avro_micros(p_at timestamptz) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
-  SELECT int8send((((z << 0) & 127) | 128) << 56 | (((z >> 7) & 127) | 128) << 48 | (((z >> 14) & 127) | 128) << 40
-    | (((z >> 21) & 127) | 128) << 32 | (((z >> 28) & 127) | 128) << 24 | (((z >> 35) & 127) | 128) << 16
-    | (((z >> 42) & 127) | 128) << 8 | ((z >> 49) & 127))
+  SELECT int8send((((z & 127) | 128) << 56) + ((((z >> 7) & 127) | 128) << 48) + ((((z >> 14) & 127) | 128) << 40)
+    + ((((z >> 21) & 127) | 128) << 32) + ((((z >> 28) & 127) | 128) << 24) + ((((z >> 35) & 127) | 128) << 16)
+    + ((((z >> 42) & 127) | 128) << 8) + ((z >> 49) & 127))
   FROM (SELECT ((extract(epoch FROM p_at) * 1000000)::bigint) << 1) AS _(z)
 $$;
 

@@ -44,3 +44,7 @@ SELECT r.id, r.status, r.created_at::text, s.n, s.kind,
         WHERE a.key >= r.id || ':' AND a.key < r.id || ';' AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt'))
 FROM {schema}.run r LEFT JOIN LATERAL (SELECT n, kind FROM {schema}.step WHERE run_id = r.id ORDER BY n DESC LIMIT 1) s ON true
 ORDER BY r.created_at DESC LIMIT %(limit)s
+
+-- name: listen
+-- One notice per batch of outcomes, naming the runs while that is short. The channel is the schema's name.
+LISTEN {schema}

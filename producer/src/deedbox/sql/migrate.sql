@@ -11,11 +11,16 @@ CREATE TABLE IF NOT EXISTS {schema}.migration (
   applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- name: enter
+-- Everything in a migration lands in this schema, and its functions keep this path.
+SELECT set_config('search_path', %(path)s, true), set_config('deedbox.prefix', %(prefix)s, true),
+       set_config('deedbox.connect_password', %(connect_password)s, true)
+
 -- name: applied
 SELECT number, checksum FROM {schema}.migration
 
 -- name: record
-INSERT INTO {schema}.migration (number, name, checksum) VALUES (%s, %s, %s)
+INSERT INTO {schema}.migration (number, name, checksum) VALUES (%(number)s, %(name)s, %(checksum)s)
 
 -- name: exists
 -- Asked without an error, so that a transaction around it lives on.

@@ -1,0 +1,95 @@
+"""`deedbox runs`: what an agent did, step by step."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from typing import Annotated, Any
+
+import typer
+
+from deedbox.cli import show
+from deedbox.cli.options import AsJson, DatabaseUrl, Schema, ledger
+from deedbox.errors import UnknownRun
+from deedbox.statements import Statements
+
+app = typer.Typer(help="Runs and their journals.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(
+    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    json: AsJson = False,
+) -> None:
+    """List the newest runs."""
+    with ledger(database_url, schema) as (conn, settings):
+        statements = Statements("deedbox", "agent.sql", settings.schema)
+        rows = conn.execute(statements["recent_runs"], {"limit": limit}).fetchall()
+    columns = ["run", "status", "created", "last step", "kind", "open calls"]
+    if json:
+        show.as_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show.table(columns, rows)
+
+
+@app.command("show")
+def show_(run_id: str, database_url: DatabaseUrl = None, schema: Schema = None, json: AsJson = False) -> None:
+    """Show a run: each step, what it decided, and what became of it."""
+    with ledger(database_url, schema) as (conn, settings):
+        statements = Statements("deedbox", "agent.sql", settings.schema)
+        run = conn.execute(statements["run"], {"run": run_id}).fetchone()
+        if run is None:
+            raise UnknownRun(run_id=run_id)
+        from_start = {"run": run_id, "n": 0}
+        steps = [_step(row) for row in conn.execute(statements["steps"], from_start)]
+        for row in conn.execute(statements["calls"], from_start):
+            steps[row[2]]["calls"].append(_call(row))
+    if json:
+        show.as_json({"run": run_id, "status": run[0], "created_at": run[1], "steps": steps})
+        return
+    show.line(f"run {run_id}: {run[0]}, since {run[1]}")
+    for step in steps:
+        show.line(f"\n{step['n']:>4}  {step['kind']}  {step['created_at']}")
+        for wrong in step["invalid"]:
+            show.line(f"      {wrong['tool']}: not a call: {wrong['error']}")
+        for call in step["calls"]:
+            told = call["result"] if call["status"] == "done" else call["error"]
+            show.line(f"      {call['key']}  {call['tool']}({_short(call['args'])})")
+            more = f"  {_short(told)}" if told is not None else ""
+            show.line(f"        {call['status']}, attempt {call['attempt']}{more}")
+
+
+def _step(row: tuple[Any, ...]) -> dict[str, Any]:
+    n, kind, reply, messages, shown, calls, created_at = row
+    asked = jsonlib.loads(calls or "[]")
+    return {
+        "n": n,
+        "kind": kind,
+        "created_at": created_at,
+        "messages": jsonlib.loads(messages or "[]"),
+        "reply": jsonlib.loads(reply or "null"),
+        "shown": jsonlib.loads(shown or "[]"),
+        "invalid": [item for item in asked if item.get("error")],
+        "calls": [],
+    }
+
+
+def _call(row: tuple[Any, ...]) -> dict[str, Any]:
+    id_, key, _step, _call, tool, args, status, attempt, unsettled, result, error = row
+    return {
+        "key": key,
+        "id": id_,
+        "tool": tool,
+        "args": jsonlib.loads(args),
+        "status": status,
+        "attempt": attempt,
+        "unsettled": unsettled,
+        "result": jsonlib.loads(result or "null"),
+        "error": jsonlib.loads(error or "null"),
+    }
+
+
+def _short(value: Any, limit: int = 100) -> str:
+    text = jsonlib.dumps(value, ensure_ascii=False)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

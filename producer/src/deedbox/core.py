@@ -1,0 +1,143 @@
+"""What both shells share: a box's tools, dialect, statements and listeners, without input or output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from deedbox.chat import openai_chat, plain
+from deedbox.codec import AvroCodec, Codec
+from deedbox.errors import RunTaken, UnknownCall, UnknownRun, UnknownTool
+from deedbox.journal import Journal
+from deedbox.keys import check_run_id
+from deedbox.outcomes import Outcome, outcome_of
+from deedbox.settings import Settings
+from deedbox.statements import Statements
+from deedbox.step import NewStep, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from deedbox.chat import Chat
+    from deedbox.journal import Json
+    from deedbox.step import AnyCall, AnyTool
+    from deedbox.tool import Call
+
+    Listener = Callable[[Sequence[AnyCall]], None]
+
+R = TypeVar("R", bound="BaseModel")
+
+
+class BoxCore:
+    """The part of a box that does no input or output.
+
+    url       of the ledger's Postgres; default: DEEDBOX_DATABASE_URL, or the local stack of this folder
+    tools     what the agent may call
+    chat      the dialect of your model's client (deedbox.chat)
+    schema    of the ledger; default `deedbox`
+    codec     how arguments become bytes; give the same to the workers
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        tools: Iterable[AnyTool] = (),
+        chat: Chat = openai_chat,
+        schema: str | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        settings = Settings.load(url, schema)
+        self.database_url = settings.need("database_url")
+        self.schema = settings.schema
+        self.chat = chat
+        self.codec = codec or AvroCodec()
+        self.tools_by_name: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
+        self.statements = Statements("deedbox", "agent.sql", self.schema)
+        self.registry = Statements("deedbox", "registry.sql", self.schema)
+        self.migrations = Statements("deedbox", "migrate.sql", self.schema)
+        self._listeners: list[Listener] = []
+
+    @property
+    def tools(self) -> list[Json]:
+        """The tools as your model's client takes them."""
+        return self.chat.tools(self.tools_by_name.values())
+
+    def on_commit(self, listener: Listener) -> None:
+        """Tell `listener` the calls of each step that this box has committed, once they are visible to others."""
+        self._listeners.append(listener)
+
+    def off_commit(self, listener: Listener) -> None:
+        """Tell `listener` no more."""
+        self._listeners.remove(listener)
+
+    def tell(self, calls: Sequence[AnyCall]) -> None:
+        """Tell the listeners of calls that were committed just now."""
+        if calls:
+            for listener in self._listeners:
+                listener(calls)
+
+
+class RunCore:
+    """The part of a run that does no input or output: its journal, and the steps that follow from it."""
+
+    def __init__(self, core: BoxCore, run_id: str) -> None:
+        self.id = run_id
+        self.core = core
+        self.journal = Journal(run_id, core.chat)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last reply asks for no tool and nothing is open, as far as it was read."""
+        return self.journal.finished
+
+    @property
+    def text(self) -> str:
+        """The text of the last reply."""
+        return self.journal.text
+
+    @property
+    def messages(self) -> list[Json]:
+        """The conversation so far, answers to the last calls included."""
+        return self.journal.messages()
+
+    def outcome(self, call: Call[Any, R]) -> Outcome[R]:
+        """What became of a committed call, as far as it was read; raises UnknownCall for a call of another run."""
+        known = self.journal.calls.get(call.key or "")
+        if known is None:
+            raise UnknownCall(run_id=self.id, key=call.key)
+        return outcome_of(known.status, known.result, known.error, call.tool.result)
+
+    def decision(self, reply: object | None, calls: Iterable[AnyCall] | None, *, again: bool) -> NewStep:
+        """The next step: what the reply, or code without a model, decides. Raises BadInput."""
+        if reply is not None and calls is not None:
+            raise TypeError("give the model's reply, or the calls of code without a model, not both")
+        core, journal = self.core, self.journal
+        recorded = None if reply is None else plain(reply)
+        asked, valid = decide(core.chat, core.codec, core.tools_by_name, recorded, calls)
+        for call in valid.values():
+            if core.tools_by_name.get(call.tool.name) is not call.tool:
+                raise UnknownTool(tool=call.tool.name)
+        shown = journal.answers()
+        return NewStep(self.id, journal.next, "decision", recorded, (), shown, asked, valid, again=again)
+
+
+def first_step(run_id: str, messages: Iterable[Any]) -> NewStep:
+    """Step 0 of a run; raises InvalidRunId."""
+    return NewStep(check_run_id(run_id), 0, "input", messages=[plain(message) for message in messages])
+
+
+def must_open(step: NewStep, row: Sequence[Any] | None) -> bool:
+    """Whether step 0 is still to be committed, judged by a row of the statement `run`; raises UnknownRun, RunTaken."""
+    if row is None:
+        if not step.messages:
+            raise UnknownRun(run_id=step.run_id)
+        return True
+    _status, _created_at, stored = row
+    if step.messages and not step.same_messages(stored):
+        raise RunTaken(run_id=step.run_id)
+    return False

@@ -1,0 +1,120 @@
+"""A run and its turns, for code that blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from deedbox.core import BoxCore, RunCore
+from deedbox.errors import StepTaken, TurnLeft
+from deedbox.handle import check_handle
+from deedbox.signals import reach
+from deedbox.waiting import POLL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import timedelta
+
+    from deedbox.journal import Json
+    from deedbox.ledger import Ledger
+    from deedbox.step import AnyCall
+
+
+class Run(RunCore):
+    """One execution of an agent. Iterate over it: each turn is a decision that is due.
+
+    Before a turn the run waits until every open call has its outcome; it ends with a reply that asks for no tool.
+    Raises Unsettled when a call is in doubt or the patience is over, TurnLeft when a turn ends without a commit.
+    """
+
+    def __init__(self, core: BoxCore, ledger: Ledger, run_id: str, patience: timedelta | None) -> None:
+        super().__init__(core, run_id)
+        self._ledger = ledger
+        self._patience = patience
+
+    def __iter__(self) -> Iterator[Turn]:
+        while True:
+            self.settle()
+            if self.journal.finished:
+                return
+            turn = Turn(self, self._ledger)
+            yield turn
+            if self.journal.next == turn.number:
+                self._ledger.read(self.journal)
+            if self.journal.next == turn.number:
+                raise TurnLeft(run_id=self.id, step=turn.number)
+
+    def settle(self) -> None:
+        """Wait until every committed call has its outcome, or raise Unsettled."""
+        if self.journal.stale:
+            self._ledger.read(self.journal)
+        if not self.journal.open:
+            return
+        until = None if self._patience is None else time.monotonic() + self._patience.total_seconds()
+        with self._ledger.watch(self.id) as news:
+            while True:
+                news.clear()
+                self._ledger.look(self.journal)
+                self.journal.refuse_doubt()
+                if not self.journal.open:
+                    return
+                if until is not None and time.monotonic() > until:
+                    raise self.journal.impatience()
+                news.wait(POLL)
+
+
+class Turn:
+    """The next decision of a run, number `number` of its journal."""
+
+    def __init__(self, run: Run, ledger: Ledger) -> None:
+        self.run = run
+        self.number = run.journal.next
+        self._ledger = ledger
+
+    @property
+    def messages(self) -> list[Json]:
+        """What your model's client is to send: the conversation, answers to the last calls included."""
+        return self.run.messages
+
+    @contextlib.contextmanager
+    def transaction(
+        self, reply: object | None = None, *, calls: Iterable[AnyCall] | None = None, again: bool = False
+    ) -> Iterator[psycopg.Connection]:
+        """Your rows and the decision in one transaction of the box's own connection, committed at the end of the block.
+
+        If somebody else decided this step meanwhile, the block is rolled back and the run reads on. Raises
+        PlanDivergence when they decided something else. `calls` is for code without a model; `again` allows a call
+        that equals an open one.
+        """
+        step = self.run.decision(reply, calls, again=again)
+        self.run.journal.stale = True
+        try:
+            with self._ledger.connection() as conn:
+                yield conn
+                made = self._ledger.commit(conn, step)
+                reach("before_commit")
+        except StepTaken:
+            return
+        reach("after_commit")
+        self.run.journal.take(step, made)
+        self.run.core.tell(made)
+
+    def commit(
+        self,
+        reply: object | None = None,
+        *,
+        on: psycopg.Connection[Any],
+        calls: Iterable[AnyCall] | None = None,
+        again: bool = False,
+    ) -> list[AnyCall]:
+        """Put the decision into your transaction `on`; returns the calls with their keys.
+
+        Nothing counts before your transaction commits. Raises StepTaken, which is to roll your rows back, when somebody
+        else decided this step; PlanDivergence when they decided something else; NoTransaction, NotAHandle.
+        """
+        step = self.run.decision(reply, calls, again=again)
+        self.run.journal.stale = True
+        return self._ledger.commit(check_handle(on, psycopg.Connection), step)
