@@ -100,6 +100,12 @@ def settled(value: M) -> M:
     return value if settle is None else settle(value)
 
 
+def travelled(value: M) -> M:
+    """The value written and read again, as a worker will have it; raises as `write` and `read` do."""
+    model = type(value)
+    return read(io.BytesIO(write(value)), schema_of(model), model)
+
+
 def compatible(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     """Why the two cannot read each other's data, in both directions; empty when they can (Avro's FULL)."""
     return _Comparison(_names(reader.parsed), _names(writer.parsed)).record(reader.parsed, writer.parsed, "")

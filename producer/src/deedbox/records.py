@@ -11,10 +11,11 @@ import re
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator, WrapValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from typing_extensions import TypeAliasType
@@ -24,6 +25,7 @@ from deedbox.scalars import PLAIN, avro_json, scalar
 from deedbox.shapes import ABSENT, Field, Json, Record, Shape, array_of, map_of, one_of, optional
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VALIDATORS = (AfterValidator, BeforeValidator, PlainValidator, WrapValidator)
 _SUPPORTED = "str, int, bool, float, UUID, Decimal, datetime, date, time, an enum, a model, list or dict[str, ...]"
 _INSTEAD = {
     "Any": "name the type",
@@ -44,7 +46,9 @@ _INSTEAD = {
 @cache
 def record_of(model: type[BaseModel]) -> Record:
     """The record of a model; raises UnsupportedType."""
-    return _Walk().record(model, model.__name__)
+    walk = _Walk()
+    record = walk.record(model, model.__name__)
+    return replace(record, vetted=walk.vetted)
 
 
 class _Walk:
@@ -54,11 +58,14 @@ class _Walk:
         self._records: dict[type[BaseModel], Record] = {}
         self._owners: dict[str, object] = {}
         self._within: list[Any] = []
+        self.vetted = False
 
     def record(self, model: type[BaseModel], where: str) -> Record:
         if model in self._records:
             return self._records[model].known
         _check_model(model, where)
+        decorators = model.__pydantic_decorators__
+        self.vetted = self.vetted or bool(decorators.field_validators or decorators.model_validators)
         name = class_name(model)
         with self._inside(model, where):
             self._own(name, model, where)
@@ -85,6 +92,7 @@ class _Walk:
     def _type(self, kind: Any, facts: Sequence[Any], where: str, tag: Any = None, null_first: bool = True) -> Shape:
         """The shape of an annotation; `facts` are the metadata around it, `tag` the discriminator of a union."""
         origin, inner = get_origin(kind), get_args(kind)
+        self.vetted = self.vetted or any(isinstance(fact, _VALIDATORS) for fact in facts)
         if origin is Annotated:
             around = [item for item in inner[1:] if isinstance(item, FieldInfo)]
             own = [fact for item in inner[1:] for fact in (item.metadata if isinstance(item, FieldInfo) else [item])]

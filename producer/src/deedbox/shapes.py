@@ -55,11 +55,15 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A model as an Avro record; `shape` defines it, `known` only names it."""
+    """A model as an Avro record; `shape` defines it, `known` only names it.
+
+    `vetted` says that code of the model's author checks its values, and so might change them.
+    """
 
     name: str
     fields: tuple[Field, ...]
     shape: Shape
+    vetted: bool = False
 
     @classmethod
     def of(cls, name: str, fields: tuple[Field, ...]) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
-from deedbox.avro import schema_of, settled
+from deedbox.avro import schema_of, settled, travelled
 from deedbox.codec import Codec
 from deedbox.digest import digest_of
 from deedbox.effects import Effect
@@ -37,7 +38,12 @@ R = TypeVar("R", bound=BaseModel)
 
 PAYLOAD_LIMIT = 900_000  # bytes; Kafka's default for a message is 1 MiB, headers and framing included
 ORDER_KEY_LIMIT = 1_000  # bytes; it is part of an index entry, which ends at 2,704
+TITLE = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what the dialects have in common
 SUPPORTED = ("provider_key", "repeatable")
+_UNSTABLE = (
+    "the validators of {args} change a value that they have accepted. A worker reads the arguments through them once "
+    "more, so let them give an accepted value back as it is."
+)
 
 
 class Tool(Generic[P, A, R]):
@@ -81,6 +87,7 @@ class Tool(Generic[P, A, R]):
         self.deadline = deadline
         self.attempts = attempts
         self._check()
+        self._vetted = record_of(self.args).vetted
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
@@ -88,9 +95,10 @@ class Tool(Generic[P, A, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[A, R]:
         """A call of this tool, not yet part of any step; raises InvalidArguments."""
         try:
-            return self.call(self.args(*args, **kwargs))
+            made = self.args(*args, **kwargs)
         except ValidationError as problem:
-            raise InvalidArguments(tool=self.name, problems=problems(problem)) from problem
+            raise InvalidArguments(tool=self.title, problems=problems(problem)) from problem
+        return self.call(made)
 
     def call(self, args: A) -> Call[A, R]:
         """A call with arguments that are a model already; raises InvalidArguments."""
@@ -98,19 +106,22 @@ class Tool(Generic[P, A, R]):
             args = settled(args)
             call = Call(self, args, digest_of(self.name, args))
         except (UnencodableValue, UnstorableText, UnstorableNumber) as problem:
-            raise InvalidArguments(tool=self.name, problems=str(problem)) from problem
+            raise InvalidArguments(tool=self.title, problems=str(problem)) from problem
         if call.order_key is not None and len(call.order_key.encode()) > ORDER_KEY_LIMIT:
             what = f"{self.order_by}: as an order key it may take {ORDER_KEY_LIMIT} bytes"
-            raise InvalidArguments(tool=self.name, problems=what)
+            raise InvalidArguments(tool=self.title, problems=what)
+        if self._vetted and travelled(args) != args:
+            raise InvalidTool(tool=self.name, why=_UNSTABLE.format(args=self.args.__name__))
         return call
 
     def parse(self, arguments: str | Mapping[str, Any]) -> Call[A, R]:
         """A call of what a chat model wrote; raises InvalidArguments with words that the model can act on."""
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         try:
-            return self.call(self.args.model_validate_json(text.strip() or "{}"))
+            made = self.args.model_validate_json(text.strip() or "{}")  # some providers write "" for no arguments
         except ValidationError as problem:
             raise InvalidArguments(tool=self.title, problems=problems(problem)) from problem
+        return self.call(made)
 
     def recall(self, stored: str) -> Call[A, R]:
         """The call in stored arguments, read with today's model; raises UnreadableStored."""
@@ -124,12 +135,16 @@ class Tool(Generic[P, A, R]):
     def _check(self) -> None:
         if self.effect.kind not in SUPPORTED:
             raise EffectNotSupported(tool=self.name, effect=self.effect.kind)
+        if not TITLE.fullmatch(self.title):
+            why = f"chat models take titles of 1 to 64 characters of A-Z a-z 0-9 _ -, and {self.title!r} is not one."
+            raise InvalidTool(tool=self.name, why=why)
         if self.deadline <= timedelta(0) or self.attempts < 1:
             raise InvalidTool(tool=self.name, why="give a deadline above zero and at least one attempt.")
         schema_of(self.args)
         schema_of(self.result)
         if self.order_by is not None:
-            flat = [field.name for field in record_of(self.args).fields if field.shape.flat]
+            fields = record_of(self.args).fields
+            flat = [field.name for field in fields if field.shape.flat and "bytes" not in field.shape.branches]
             if self.order_by not in flat:
                 why = f"order_by={self.order_by!r} is not one of its fields with a single value: {', '.join(flat)}."
                 raise InvalidTool(tool=self.name, why=why)

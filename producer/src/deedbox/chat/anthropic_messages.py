@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from deedbox.chat.dialect import Answer, Asked, Chat, Json, listed, paired, user
+from deedbox.chat.dialect import Answer, Asked, Chat, Json, listed, paired, user, without
 from deedbox.errors import UnreadableReply
 from deedbox.tool import Tool
 
@@ -24,7 +24,7 @@ def calls(reply: Json) -> list[Asked]:
 
 def said(reply: Json) -> list[Json]:
     """The blocks whole, thinking with its signature included; nothing for an empty turn, which may not be sent back."""
-    content = listed(NAME, reply, "content")
+    content = [without(block, "parsed_output") for block in listed(NAME, reply, "content")]
     return [{"role": "assistant", "content": content}] if content else []
 
 

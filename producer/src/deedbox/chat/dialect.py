@@ -72,6 +72,11 @@ def paired(asked: Sequence[Asked], answers: Sequence[Answer]) -> list[tuple[Aske
     return list(zip(asked, answers, strict=True))
 
 
+def without(value: Json, key: str) -> Json:
+    """The object less one key: what a client's parse helper adds, its provider refuses to be sent."""
+    return {name: part for name, part in value.items() if name != key} if key in value else value
+
+
 def listed(dialect: str, reply: Json, key: str) -> list[Json]:
     """The list of objects under a key; raises UnreadableReply."""
     found = reply.get(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from deedbox.chat.dialect import Answer, Asked, Chat, Json, listed, paired, user
+from deedbox.chat.dialect import Answer, Asked, Chat, Json, listed, paired, user, without
 from deedbox.errors import UnreadableReply
 from deedbox.tool import Tool
 
@@ -19,12 +19,16 @@ def tools(tools: Iterable[Tool[..., Any, Any]]) -> list[Json]:
 
 def calls(reply: Json) -> list[Asked]:
     """The tool calls of the first choice; raises UnreadableReply."""
-    return [_asked(call) for call in _message(reply).get("tool_calls") or ()]
+    message = _message(reply)
+    return [_asked(call) for call in listed(NAME, message, "tool_calls")] if message.get("tool_calls") else []
 
 
 def said(reply: Json) -> list[Json]:
     """The assistant's message whole: some providers refuse a history without its reasoning_content."""
-    return [_message(reply)]
+    message = without(_message(reply), "parsed")
+    if not message.get("tool_calls"):
+        return [message]
+    return [message | {"tool_calls": [_unparsed(call) for call in message["tool_calls"]]}]
 
 
 def answers(reply: Json, answers: Sequence[Answer]) -> list[Json]:
@@ -38,7 +42,8 @@ def answers(reply: Json, answers: Sequence[Answer]) -> list[Json]:
 def text(reply: Json) -> str:
     """What the assistant said, or why it would not."""
     message = _message(reply)
-    return str(message.get("content") or message.get("refusal") or "")
+    content = message.get("content") or message.get("refusal") or ""
+    return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
 
 
 def _function(tool: Tool[..., Any, Any]) -> Json:
@@ -53,6 +58,10 @@ def _message(reply: Json) -> Json:
     if not isinstance(message, dict):
         raise UnreadableReply(dialect=NAME, why="its first choice has no message")
     return message
+
+
+def _unparsed(call: Json) -> Json:
+    return call | {"function": without(call["function"], "parsed_arguments")} if "function" in call else call
 
 
 def _asked(call: Json) -> Asked:

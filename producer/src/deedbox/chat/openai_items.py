@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from deedbox.chat.dialect import Answer, Asked, Chat, Json, listed, paired, user
+from deedbox.chat.dialect import Answer, Asked, Chat, Json, listed, paired, user, without
 from deedbox.errors import UnreadableReply
 from deedbox.tool import Tool
 
@@ -33,7 +33,7 @@ def calls(reply: Json) -> list[Asked]:
 
 def said(reply: Json) -> list[Json]:
     """All items, reasoning included: a call is refused without the reasoning that led to it."""
-    return listed(NAME, reply, "output")
+    return [_unparsed(item) for item in listed(NAME, reply, "output")]
 
 
 def answers(reply: Json, answers: Sequence[Answer]) -> list[Json]:
@@ -48,6 +48,12 @@ def text(reply: Json) -> str:
     """What the messages among the items say, or why they would not."""
     parts = [part for item in said(reply) if item.get("type") == "message" for part in item.get("content") or ()]
     return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
+
+
+def _unparsed(item: Json) -> Json:
+    if item.get("type") == "message":
+        return item | {"content": [without(part, "parsed") for part in item.get("content") or ()]}
+    return without(item, "parsed_arguments")
 
 
 def _asked(item: Json) -> Asked:
