@@ -182,6 +182,84 @@ class ExtraMissing(NotReady):
     extra: str
 
 
+class NoLogicalDecoding(NotReady):
+    """Database {database} runs with wal_level={found} and Debezium needs logical: ALTER SYSTEM SET wal_level = 'logical', restart PostgreSQL, try again. Without Kafka (source poll) it is not needed."""
+
+    database: str
+    found: str
+
+
+class NoPublication(NotReady):
+    """There is no publication {publication} for {schema}.outbox: it is made by `deedbox init`; if it was dropped, drop the slot too and restore it."""
+
+    publication: str
+    schema: str
+
+
+class NoConnectRole(NotReady):
+    """Role {role} cannot log in, replicate and read {schema}.outbox: set DEEDBOX_CONNECT_PASSWORD and run `deedbox init --roles`."""
+
+    role: str
+    schema: str
+
+
+class SlotInUse(NotReady):
+    """Replication slot {slot} is still read by somebody: end that reader, then try again."""
+
+    slot: str
+
+
+class ConnectUnreachable(NotReady):
+    """Kafka Connect at {url} did not answer for {seconds:.0f} s ({reason}): start it, or give its address with --connect-url or DEEDBOX_CONNECT_URL."""
+
+    url: str
+    reason: object
+    seconds: float
+
+
+class ConnectRefused(NotReady):
+    """Kafka Connect answered {status} to {asked}: {reason}"""
+
+    asked: str
+    status: int
+    reason: str
+
+
+class ConnectorInvalid(NotReady):
+    """Kafka Connect does not accept connector {connector}; nothing was changed: {problems}"""
+
+    connector: str
+    problems: str
+
+
+class ConnectorFailed(NotReady):
+    """Connector {connector} does not run: {reason}. Mend that, then `deedbox connector restart`; `deedbox connector status` shows more."""
+
+    connector: str
+    reason: str
+
+
+class NoConnector(NotReady):
+    """There is no connector {connector}: put it there with `deedbox connector apply`."""
+
+    connector: str
+
+
+class KafkaUnreachable(NotReady):
+    """No Kafka broker answered at {kafka} for {seconds:.0f} s ({reason}): start it, or give its address with --kafka or DEEDBOX_KAFKA."""
+
+    kafka: str
+    reason: object
+    seconds: float
+
+
+class TopicRefused(NotReady):
+    """Kafka did not create topic {topic}: {reason}"""
+
+    topic: str
+    reason: str
+
+
 class JarRefused(NotReady):
     """{jar} cannot be used: {reason}. Nothing of it was kept; check the network and any mirror, then start again."""
 
@@ -347,3 +425,48 @@ class NoSuchCall(BadInput):
     """There is no call {key}: `deedbox runs show RUN` lists the calls of a run."""
 
     key: str
+
+
+class NoHandler(BadInput):
+    """Nothing here performs the tool {tool}: add a function with @handlers.handle({tool}), or leave the tool out with tools=[...]."""
+
+    tool: str
+
+
+class HandlerTaken(BadInput):
+    """The tool {tool} has the handler {there} already: one tool, one handler."""
+
+    tool: str
+    there: str
+
+
+class HandlerVerdict(DeedboxError):
+    """{detail}"""
+
+
+class RetryLater(HandlerVerdict):
+    """The tool is to be tried again after {after}."""
+
+    after: timedelta
+
+    def __init__(self, after: timedelta | float) -> None:
+        super().__init__(after=after if isinstance(after, timedelta) else timedelta(seconds=after))
+
+
+class Refusal(HandlerVerdict):
+    """The provider refused ({code}): {message}"""
+
+    code: str
+    message: str
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code=code, message=message)
+
+
+class OutcomeUnknown(HandlerVerdict):
+    """It is not known whether it happened: {reason}"""
+
+    reason: str
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason=reason)

@@ -1,0 +1,52 @@
+"""What a handler gets beside the arguments: this try of the call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deedbox_consumers.clock import now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Attempt:
+    """One try of a call.
+
+    key      the idempotency key for the provider, `{box}:{run}:{step}:{call}`; the same at every try (I6)
+    call     the call's key in its run, `{run}:{step}:{call}`
+    number   which try this is, from 1
+    state    what the lifespan of the handlers yielded
+    """
+
+    __slots__ = ("_lost", "_until", "call", "key", "number", "state")
+
+    def __init__(
+        self,
+        *,
+        key: str,
+        call: str,
+        number: int,
+        until: float,
+        lost: Callable[[], bool] = lambda: False,
+        state: Any = None,
+    ) -> None:
+        self.key = key
+        self.call = call
+        self.number = number
+        self.state = state
+        self._until = until  # by the clock of deedbox_consumers.clock
+        self._lost = lost
+
+    def __repr__(self) -> str:
+        return f"Attempt({self.key!r}, number={self.number})"
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until the attempt's deadline, or until its provider key is not trusted any more; never below 0."""
+        return max(0.0, self._until - now())
+
+    @property
+    def lost(self) -> bool:
+        """Whether this worker's lease has passed: send nothing more. What is returned is still kept."""
+        return self._lost()

@@ -1,0 +1,91 @@
+"""Lanes: records of one order key one after the other, keys beside each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from uuid import UUID
+
+    from deedbox_consumers.record import Record
+
+    Key = tuple[str, str]
+
+
+class Lanes:
+    """All that this worker has received and not finished.
+
+    `work` takes one record to its end; it is called for the next record of a key when the one before is at its end.
+    `fail` is told what a lane could not cope with, which is the end of the worker.
+    """
+
+    def __init__(self, work: Callable[[Record], Awaitable[None]], fail: Callable[[BaseException], None]) -> None:
+        self._work = work
+        self._fail = fail
+        self._lanes: dict[Key, deque[Record]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.ids: set[UUID] = set()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def put(self, record: Record) -> bool:
+        """Append a record to its lane; False: this call is in a lane already, or no more are taken."""
+        if self._closed or record.id in self.ids:
+            return False
+        self.ids.add(record.id)
+        key = record.tool, record.order_key
+        if (lane := self._lanes.get(key)) is not None:
+            lane.append(record)
+        else:
+            self._lanes[key] = deque((record,))
+            task = asyncio.get_running_loop().create_task(self._run(key))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+        return True
+
+    def drop(self, unwanted: Callable[[Record], bool]) -> None:
+        """Forget waiting records. The first of each lane is left to end by itself: its claim may be under way."""
+        for lane in self._lanes.values():
+            first, *waiting = lane
+            lane.clear()
+            lane.append(first)
+            lane.extend(record for record in waiting if not unwanted(record))
+            self.ids.difference_update(record.id for record in waiting if unwanted(record))
+
+    def close(self) -> None:
+        """Take no more, and forget what waits."""
+        self._closed = True
+        self.drop(lambda _: True)
+
+    async def settle(self, patience: float) -> bool:
+        """Wait at most `patience` seconds until every lane is empty; False: some are not."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=patience)
+        return not self._tasks
+
+    def cancel(self) -> None:
+        """End what is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _run(self, key: Key) -> None:
+        lane = self._lanes[key]
+        try:
+            while lane:
+                record = lane[0]
+                await self._work(record)
+                lane.popleft()
+                self.ids.discard(record.id)
+        finally:
+            del self._lanes[key]
+            self.ids.difference_update(record.id for record in lane)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._fail(problem)

@@ -1,0 +1,65 @@
+"""A call as it reaches a worker, and as it is once the worker has claimed it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Future
+    from typing import Any
+    from uuid import UUID
+
+    from pydantic import BaseModel
+
+    from deedbox.step import AnyTool
+    from deedbox_consumers.attempt import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record stands in Kafka, with what is kept of it if it cannot be taken.
+
+    `epoch` counts the assignments of its partition: what was received under an older one is not ours to answer for.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    epoch: int
+    key: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One emission of a call. `place` is None when it came from the ledger itself."""
+
+    id: UUID
+    tool: str
+    key: str
+    order_key: str
+    payload: bytes
+    place: Place | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Claimed:
+    """A call that is this worker's to perform.
+
+    `window_ends` is when its provider key is no longer trusted, by the worker's clock. `sent` is set right before the
+    handler is called: until then it is known that nothing has happened. `thread` runs a handler that blocks; `over`
+    keeps one that has not sent yet from sending.
+    """
+
+    record: Record
+    tool: AnyTool
+    args: BaseModel
+    attempt: Attempt
+    owner: UUID
+    window_ends: float | None = None
+    sent: bool = False
+    over: bool = False
+    thread: Future[Any] | None = field(default=None, repr=False)

@@ -1,0 +1,34 @@
+-- name: session
+-- A process that is stopped inside a transaction must not hold its locks: the server ends it.
+SELECT set_config('idle_in_transaction_session_timeout', '5s', false), set_config('lock_timeout', %s, false)
+
+-- name: box
+SELECT id, prefix FROM {schema}.box
+
+-- name: enlist
+SELECT {schema}.enlist(%s, %s::text[], %s, %s)
+
+-- name: renew
+SELECT {schema}.renew(%s, %s::jsonb, %s)
+
+-- name: resign
+SELECT {schema}.resign(%s)
+
+-- name: claim
+SELECT id, verdict, attempt, digest, window_left FROM {schema}.claim(%s::uuid[], %s)
+
+-- name: finish
+SELECT id, verdict FROM {schema}.finish(%s, %s::uuid[], %s::int[], %s::text[], %s::json[], %s::json[], %s::boolean[], %s::interval[])
+
+-- name: sweep
+SELECT duty, tool, id, status FROM {schema}.sweep(%s)
+
+-- name: pending
+-- From an id on, or (null) everything that is open, which takes longer.
+SELECT pending FROM {schema}.pending(%s::text[], %s::uuid, %s)
+
+-- name: records
+SELECT action_id, tool, type, key, order_key, payload FROM {schema}.records(%s::uuid[])
+
+-- name: set_aside
+SELECT {schema}.set_aside(%s, %s, %s, %s, %s::jsonb, %s, %s)
