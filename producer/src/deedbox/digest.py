@@ -14,6 +14,7 @@ from deedbox.stored import check_storable, dump
 
 __all__ = ["canonical", "check_storable", "digest_of"]
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":"))
 EXACT = 2**53  # from here on an integer is not exact in JSON's numbers
 
 
@@ -32,7 +33,7 @@ def digest_of(tool_name: str, args: BaseModel) -> bytes:
 def canonical(value: Any) -> bytes:
     """JSON of RFC 8785; integers of 2^53 and more as strings."""
     if _plain(value):
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+        return _ENCODER.encode(value).encode()
     return rfc8785.dumps(_safe(value))
 
 
@@ -42,12 +43,12 @@ def _plain(value: Any) -> bool:
     It does not for floats, for big integers, and for keys that sort otherwise in UTF-16.
     """
     if isinstance(value, dict):
-        return all(key.isascii() and _plain(item) for key, item in value.items())
+        return all(map(str.isascii, value)) and all(map(_plain, value.values()))
     if isinstance(value, list):
         return all(map(_plain, value))
-    if isinstance(value, float):
-        return False
-    return not isinstance(value, int) or -EXACT < value < EXACT
+    if isinstance(value, int):
+        return -EXACT < value < EXACT
+    return not isinstance(value, float)
 
 
 def _safe(value: Any) -> Any:

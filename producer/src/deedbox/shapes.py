@@ -166,7 +166,8 @@ def _settle_record(fields: Sequence[Field]) -> Change | None:
 
     def settle(value: BaseModel) -> BaseModel:
         held = vars(value)
-        return value.model_copy(update={name: change(held[name]) for name, change in changes})
+        other = {name: new for name, change in changes if (new := change(held[name])) is not held[name]}
+        return value.model_copy(update=other) if other else value
 
     return settle
 

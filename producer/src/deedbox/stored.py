@@ -45,31 +45,46 @@ def problems(error: ValidationError) -> str:
 
 
 def check_storable(value: Any, where: str) -> None:
-    """Refuse what jsonb or Avro cannot hold, naming the path: NUL, lone surrogates, NaN, integers beyond 64 bits (I14).
+    """Refuse what jsonb or Avro cannot hold: NUL, lone surrogates, NaN, infinity, integers beyond 64 bits (I14).
 
-    Raises UnstorableText and UnstorableNumber, before any SQL: inside the caller's transaction it would be too late.
+    Raises UnstorableText and UnstorableNumber naming the path, before any SQL: inside the caller's transaction it
+    would be too late.
     """
+    if not _storable(value):
+        _refuse(value, where)
+
+
+def _storable(value: Any) -> bool:
     if isinstance(value, str):
-        if "\0" in value:
-            raise UnstorableText(where=where, what="a NUL character")
-        if not value.isascii():
-            _check_surrogates(value, where)
-    elif isinstance(value, dict):
+        return "\0" not in value and (value.isascii() or _has_bytes(value))
+    if isinstance(value, dict):
+        return all(map(_storable, value)) and all(map(_storable, value.values()))
+    if isinstance(value, list):
+        return all(map(_storable, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, int) or -LONG <= value < LONG
+
+
+def _has_bytes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse(value: Any, where: str) -> None:
+    """Walk again to the first value that is not storable: paths are not built for those that are."""
+    if isinstance(value, dict):
         for key, item in value.items():
             check_storable(key, f"{where}, a key")
             check_storable(item, f"{where}.{key}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             check_storable(item, f"{where}[{index}]")
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise UnstorableNumber(where=where, what=f"{value}")
-    elif isinstance(value, int) and not -LONG <= value < LONG:
-        raise UnstorableNumber(where=where, what="an integer beyond 64 bits")
-
-
-def _check_surrogates(text: str, where: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UnstorableText(where=where, what="half of a surrogate pair") from None
+    elif isinstance(value, str):
+        raise UnstorableText(where=where, what="a NUL character" if "\0" in value else "half of a surrogate pair")
+    else:
+        what = f"{value}" if isinstance(value, float) else "an integer beyond 64 bits"
+        raise UnstorableNumber(where=where, what=what)
