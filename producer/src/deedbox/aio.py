@@ -37,7 +37,9 @@ class AsyncDeedbox(BoxCore):
             with contextlib.suppress(StepTaken):
                 async with self._ledger.connection() as conn:
                     await self._ledger.commit(conn, step)
-        return AsyncRun(self, self._ledger, run_id, patience)
+        run = AsyncRun(self, self._ledger, run_id, patience)
+        await self._ledger.read(run.journal)
+        return run
 
     def connection(self) -> contextlib.AbstractAsyncContextManager[psycopg.AsyncConnection]:
         """A connection of the box's pool, inside a transaction that commits at the end of the block."""

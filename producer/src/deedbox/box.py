@@ -44,7 +44,9 @@ class Deedbox(BoxCore):
         if must_open(step, self._ledger.find(run_id)):
             with contextlib.suppress(StepTaken), self._ledger.connection() as conn:
                 self._ledger.commit(conn, step)
-        return Run(self, self._ledger, run_id, patience)
+        run = Run(self, self._ledger, run_id, patience)
+        self._ledger.read(run.journal)
+        return run
 
     def connection(self) -> contextlib.AbstractContextManager[psycopg.Connection]:
         """A connection of the box's pool, inside a transaction that commits at the end of the block."""

@@ -204,8 +204,14 @@ WHERE b.type IN ('step', 'result', 'dead', 'schema')
    OR EXISTS (SELECT FROM outcome o WHERE o.action_id = b.action_id AND o.status = 'pending');
 
 DO $$
+DECLARE
+  publication text := (SELECT prefix || '_outbox' FROM box);
 BEGIN
+  -- One that lost its table with an earlier ledger of this name is in the way and publishes nothing.
+  IF EXISTS (SELECT FROM pg_publication WHERE pubname = publication AND NOT puballtables)
+     AND NOT EXISTS (SELECT FROM pg_publication_tables WHERE pubname = publication) THEN
+    EXECUTE format('DROP PUBLICATION %I', publication);
+  END IF;
   -- Before any slot, or the slot's catalog does not know it. Insert only: pruning never reaches the stream.
-  EXECUTE format('CREATE PUBLICATION %I FOR TABLE outbox WITH (publish = ''insert'', publish_via_partition_root = true)',
-                 (SELECT prefix || '_outbox' FROM box));
+  EXECUTE format('CREATE PUBLICATION %I FOR TABLE outbox WITH (publish = ''insert'', publish_via_partition_root = true)', publication);
 END $$;
