@@ -12,7 +12,6 @@ from deedbox_debezium.stack.jars import Jars
 from deedbox_debezium.stack.java import Jvm
 from deedbox_debezium.stack.kafka import Kafka
 from deedbox_debezium.stack.ports import LOOPBACK
-from deedbox_debezium.stack.postgres import CONNECT_ROLE
 from deedbox_debezium.stack.process import Part
 from deedbox_debezium.stack.progress import Progress
 from deedbox_debezium.stack.state import State
@@ -63,7 +62,6 @@ class Connect:
                 "DEEDBOX_CONNECT_ADVERTISED_HOST": LOOPBACK,
                 "DEEDBOX_DATABASE_HOST": LOOPBACK,
                 "DEEDBOX_DATABASE_PORT": str(self.state.ports["postgres"]),
-                "DEEDBOX_CONNECT_USER": CONNECT_ROLE,
                 "DEEDBOX_CONNECT_PASSWORD": self.state.connect_password,
             },
             supervised=supervised,

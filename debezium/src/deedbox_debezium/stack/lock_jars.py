@@ -28,10 +28,11 @@ WANTED: Final = {
     ],
     "debezium": [f"io.debezium:debezium-connector-postgres:{DEBEZIUM}"],
 }
-# Connect's own classes, and the compression codecs that only kafka-clients uses: a plugin gets these from the worker.
-# Jackson is left out by Debezium's official bundle, too.
+# What a plugin gets from the worker. kafka-clients is not among them: Connect prefers its own classes, and Debezium 3.6
+# finds in the jar of 4.3 what 4.4 no longer has (org.apache.kafka.common.utils.Sanitizer). The official bundle does the
+# same, and leaves out Jackson.
 FROM_CONNECT: Final = (
-    "org.apache.kafka:",
+    "org.apache.kafka:connect-api:",
     "org.slf4j:",
     "com.fasterxml.jackson",
     "com.github.luben:zstd-jni:",

@@ -21,21 +21,19 @@ from pathlib import Path
 from typing import Final, Literal
 
 import psycopg
-from psycopg import sql
 
 from deedbox.errors import ExtraMissing, StackFailed
+from deedbox.statements import Statements
 from deedbox_debezium.stack.ports import LOOPBACK
 from deedbox_debezium.stack.process import Part
 from deedbox_debezium.stack.state import State
-from deedbox_debezium.statements import statements
 
 SUPERUSER: Final = "deedbox"
 DATABASE: Final = "deedbox"
-CONNECT_ROLE: Final = "deedbox_connect"
 UNPRIVILEGED: Final = "nobody"
 ELSEWHERE: Final = Path("/var/lib/deedbox")
 
-SQL: Final = statements("stack")
+SQL: Final = Statements("deedbox_debezium", "stack.sql", schema="")
 
 
 class Postgres:
@@ -117,15 +115,10 @@ class Postgres:
         return True
 
     def settle(self) -> None:
-        """Make sure of the database and of the role that Debezium logs in with."""
-        role = sql.Identifier(CONNECT_ROLE)
-        password = sql.Literal(self.state.connect_password)
+        """Make sure of the database."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            if connection.execute(SQL["database_exists"], {"name": DATABASE}).fetchone() != (True,):
-                connection.execute(sql.SQL(SQL["create_database"]).format(name=sql.Identifier(DATABASE)))
-            known = connection.execute(SQL["role_exists"], {"name": CONNECT_ROLE}).fetchone() == (True,)
-            statement = SQL["set_connect_password" if known else "create_connect_role"]
-            connection.execute(sql.SQL(statement).format(name=role, password=password))
+            if connection.execute(SQL["database_exists"]).fetchone() != (True,):
+                connection.execute(SQL["create_database"])
 
     def remove(self) -> None:
         """Delete the cluster, wherever it is."""

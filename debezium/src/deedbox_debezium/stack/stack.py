@@ -115,6 +115,11 @@ class Stack:
         """Base URL of Connect's REST interface."""
         return f"http://{LOOPBACK}:{self.state.ports['connect']}"
 
+    @property
+    def connect_password(self) -> str:
+        """What the connector logs in with: `deedbox init --roles` gives it to the role `{prefix}_connect`."""
+        return self.state.connect_password
+
     def up(self, *parts: PartName) -> None:
         """Start `parts` (all if none is named) and what they need; wait until each answers. What runs is left alone.
 
@@ -161,6 +166,11 @@ class Stack:
             self._stop(self._services())
             for service in self._services():
                 service.remove()
+
+    def erase(self) -> None:
+        """Stop everything and delete the folder with all that is in it."""
+        self.reset()
+        shutil.rmtree(self.folder)
 
     # ---- how
 
@@ -258,6 +268,7 @@ class Stack:
         settings = json.loads(path.read_text()) if path.exists() else {}
         known = {"database_url": "postgres", "kafka": "kafka", "connect_url": "connect"}
         settings |= {name: getattr(self, name) for name, part in known.items() if part in self.state.ports}
+        settings["connect_password"] = self.connect_password
         write_private(path, settings)
 
     @contextmanager
@@ -279,9 +290,3 @@ def _last_words(log: Path) -> str:
     except FileNotFoundError:
         return "nothing."
     return " / ".join(lines[-3:]) + "."
-
-
-def remove(folder: Path) -> None:
-    """Stop the stack of `folder` and delete the folder with everything in it."""
-    Stack(folder).reset()
-    shutil.rmtree(folder, ignore_errors=True)
