@@ -256,6 +256,23 @@ def test_stored_arguments_are_read_with_todays_model() -> None:  # I3
         charge.recall('{"customer": "a"}')
 
 
+class Aliased(BaseModel):
+    """Charge."""
+
+    customer: str = Field(alias="customerId")
+
+
+def test_an_alias_is_between_the_model_and_us() -> None:  # I3
+    tool = define(args=Aliased, order_by="customer")
+    assert list(tool.json_schema["properties"]) == ["customerId"]
+    call = tool.parse('{"customerId": "cus_1"}')
+    assert call == tool(customerId="cus_1")
+    assert call.stored == '{"customer":"cus_1"}'
+    assert tool.recall(call.stored) == call
+    assert call.order_key == "cus_1"
+    assert AvroCodec().decode(call.payload(AvroCodec()), Aliased) == call.args
+
+
 class Fee(BaseModel):
     """Fee."""
 

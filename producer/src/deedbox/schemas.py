@@ -36,8 +36,6 @@ def check_strict(tool: str, schema: dict[str, Any]) -> None:
 
 def _check(tool: str, schema: dict[str, Any], where: str) -> None:
     unknown = sorted(schema.keys() - _STRICT)
-    if "default" in unknown:
-        raise StrictSchema(tool=tool, where=where, why="has a default, and strict asks for every field")
     if unknown:
         raise StrictSchema(tool=tool, where=where, why=f"uses {', '.join(unknown)}, which strict modes do not take")
     properties = schema.get("properties", {})
