@@ -1,5 +1,6 @@
 -- Events are Avro single objects, written by the ledger itself: it alone knows ids and times, and a caller cannot
--- forge them. Three small encoders do (Avro 1.12, "Binary Encoding"); SQL functions of one expression are inlined.
+-- forge them. The encoders follow Avro 1.12, "Binary Encoding". They run for every call: the SQL functions are single
+-- expressions, so that the planner puts them in line.
 
 -- A length or count of at most 2,097,151 as a zig-zag varint.
 CREATE FUNCTION avro_int(p_n int) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
@@ -10,12 +11,16 @@ CREATE FUNCTION avro_int(p_n int) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
   END
 $$;
 
--- A moment as timestamp-micros: from 1979 to 3111 its varint has exactly eight bytes.
-CREATE FUNCTION avro_micros(p_at timestamptz) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+-- A moment's microseconds, twice: the zig-zag form of a positive number. Exact: a double holds them to 1/8.
+CREATE FUNCTION zigzag_micros(p_at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT round(date_part('epoch', p_at) * 1000000)::bigint << 1
+$$;
+
+-- Such a number as a varint: from 1979 to 3111 it has exactly eight bytes.
+CREATE FUNCTION avro_micros(z bigint) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
   SELECT int8send((((z & 127) | 128) << 56) + ((((z >> 7) & 127) | 128) << 48) + ((((z >> 14) & 127) | 128) << 40)
     + ((((z >> 21) & 127) | 128) << 32) + ((((z >> 28) & 127) | 128) << 24) + ((((z >> 35) & 127) | 128) << 16)
     + ((((z >> 42) & 127) | 128) << 8) + ((z >> 49) & 127))
-  FROM (SELECT ((extract(epoch FROM p_at) * 1000000)::bigint) << 1) AS _(z)
 $$;
 
 CREATE FUNCTION avro_text(p_text text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
@@ -32,21 +37,26 @@ INSERT INTO avro (fingerprint, schema) VALUES
   ('\x0b21bfa0ba696741', '{"type":"record","name":"Result","namespace":"deedbox","fields":[{"name":"status","type":"string"},{"name":"attempt","type":"int"},{"name":"result","type":["null","string"]},{"name":"error","type":["null","string"]},{"name":"first_sent_at","type":["null",{"type":"long","logicalType":"timestamp-micros"}]},{"name":"finished_at","type":{"type":"long","logicalType":"timestamp-micros"}}]}'),
   ('\x8e3bf5d2b522d2b9', '{"type":"record","name":"Step","namespace":"deedbox","fields":[{"name":"n","type":"int"},{"name":"kind","type":"string"},{"name":"whole","type":"boolean"},{"name":"reply","type":["null","string"]},{"name":"messages","type":["null","string"]},{"name":"shown","type":["null","string"]},{"name":"calls","type":["null","string"]},{"name":"created_at","type":{"type":"long","logicalType":"timestamp-micros"}}]}');
 
-CREATE FUNCTION result_event(p_outcome outcome) RETURNS bytea LANGUAGE sql STABLE AS $$
-  SELECT '\xc3010b21bfa0ba696741'::bytea || avro_text(p_outcome.status) || avro_int(p_outcome.attempt)
-    || avro_maybe(p_outcome.result::text) || avro_maybe(p_outcome.error::text)
-    || CASE WHEN p_outcome.first_sent_at IS NULL THEN '\x00'::bytea ELSE '\x02'::bytea || avro_micros(p_outcome.first_sent_at) END
-    || avro_micros(coalesce(p_outcome.finished_at, clock_timestamp()))
-$$;
+CREATE FUNCTION result_event(p_status text, p_attempt int, p_result text, p_error text,
+                             p_first_sent_at timestamptz, p_finished_at timestamptz)
+RETURNS bytea LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  sent bigint := zigzag_micros(p_first_sent_at);
+  finished bigint := zigzag_micros(p_finished_at);
+BEGIN
+  RETURN '\xc3010b21bfa0ba696741'::bytea || avro_text(p_status) || avro_int(p_attempt) || avro_maybe(p_result) || avro_maybe(p_error)
+    || CASE WHEN sent IS NULL THEN '\x00'::bytea ELSE '\x02'::bytea || avro_micros(sent) END || avro_micros(finished);
+END $$;
 
 -- A journal entry. One that is too large for a record travels without its texts, and says so (whole = false).
-CREATE FUNCTION step_event(p_step step) RETURNS bytea LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+CREATE FUNCTION step_event(p_step step) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
 DECLARE
+  created bigint := zigzag_micros(p_step.created_at);
   head bytea := '\xc3018e3bf5d2b522d2b9'::bytea || avro_int(p_step.n) || avro_text(p_step.kind);
   texts bytea := avro_maybe(p_step.reply::text) || avro_maybe(p_step.messages::text) || avro_maybe(p_step.shown::text) || avro_maybe(p_step.calls::text);
 BEGIN
   IF octet_length(texts) > 890000 THEN
-    RETURN head || '\x00'::bytea || '\x00000000'::bytea || avro_micros(p_step.created_at);
+    RETURN head || '\x00'::bytea || '\x00000000'::bytea || avro_micros(created);
   END IF;
-  RETURN head || '\x01'::bytea || texts || avro_micros(p_step.created_at);
+  RETURN head || '\x01'::bytea || texts || avro_micros(created);
 END $$;

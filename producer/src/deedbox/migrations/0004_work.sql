@@ -105,7 +105,9 @@ DECLARE
   runs text;
 BEGIN
   WITH news AS MATERIALIZED (
-    SELECT a.id, a.key, a.run_id, o.attempt, o.status, result_event(o) AS payload
+    SELECT a.id, a.key, a.run_id, o.attempt, o.status,
+           result_event(o.status, o.attempt, o.result::text, o.error::text, o.first_sent_at,
+                        coalesce(o.finished_at, clock_timestamp())) AS payload
     FROM unnest(p_ids) AS w(id) JOIN action a ON a.id = w.id JOIN outcome o ON o.action_id = a.id
   ), told AS (
     INSERT INTO outbox (aggregatetype, aggregateid, type, action_id, key, attempt, payload)
