@@ -81,7 +81,7 @@ WORKER_MAY_NOT = [
     "SELECT * FROM step",
     "UPDATE outcome SET status = 'done'",
     "INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('charge_customer', 'x', 'call', 'x')",
-    "SELECT commit_step('r', 0, 'x', NULL, NULL, NULL, NULL, 0, '{}', '{}', '{}', '{}', '{}', '{}', false, false, NULL)",
+    "SELECT commit_step('r', 0, 'x', NULL, NULL, NULL, NULL, 0, '{}', '{}', '{}', '{}', '{}', '{}', true, true, NULL)",
     "SELECT * FROM judge('{}', 'x')",
     "SELECT announce('{}')",
 ]

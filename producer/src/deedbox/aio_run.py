@@ -72,8 +72,8 @@ class AsyncTurn:
     """The next decision of a run, number `number` of its journal."""
 
     def __init__(self, run: AsyncRun, ledger: AsyncLedger) -> None:
-        self.run = run
-        self.number = run.journal.next
+        self.run: AsyncRun = run
+        self.number: int = run.journal.next
         self._ledger = ledger
 
     @property

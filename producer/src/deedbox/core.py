@@ -49,14 +49,14 @@ class BoxCore:
         codec: Codec | None = None,
     ) -> None:
         settings = Settings.load(url, schema)
-        self.database_url = settings.need("database_url")
-        self.schema = settings.schema
-        self.chat = chat
-        self.codec = codec or AvroCodec()
+        self.database_url: str = settings.need("database_url")
+        self.schema: str = settings.schema
+        self.chat: Chat = chat
+        self.codec: Codec = codec or AvroCodec()
         self.tools_by_name: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
-        self.statements = Statements("deedbox", "agent.sql", self.schema)
-        self.registry = Statements("deedbox", "registry.sql", self.schema)
-        self.migrations = Statements("deedbox", "migrate.sql", self.schema)
+        self.statements: Statements = Statements("deedbox", "agent.sql", self.schema)
+        self.registry: Statements = Statements("deedbox", "registry.sql", self.schema)
+        self.migrations: Statements = Statements("deedbox", "migrate.sql", self.schema)
         self._listeners: list[Listener] = []
 
     @property
@@ -83,9 +83,9 @@ class RunCore:
     """The part of a run that does no input or output: its journal, and the steps that follow from it."""
 
     def __init__(self, core: BoxCore, run_id: str) -> None:
-        self.id = run_id
-        self.core = core
-        self.journal = Journal(run_id, core.chat)
+        self.id: str = run_id
+        self.core: BoxCore = core
+        self.journal: Journal = Journal(run_id, core.chat)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"

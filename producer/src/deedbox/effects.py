@@ -40,5 +40,5 @@ def probe() -> Effect:
     return Effect("probe")
 
 
-repeatable = Effect("repeatable")
-unrepeatable = Effect("unrepeatable")
+repeatable: Effect = Effect("repeatable")
+unrepeatable: Effect = Effect("unrepeatable")

@@ -81,7 +81,7 @@ def grant_roles(conn: psycopg.Connection[Any], *, schema: str = "deedbox", conne
 def script(*, schema: str = "deedbox", prefix: str | None = None, roles: bool = False) -> Iterator[str]:
     """The same as SQL text, for a DBA to read and run with psql; `roles` adds the roles."""
     statements = Statements(PACKAGE, "migrate.sql", schema)
-    yield "BEGIN;"
+    yield _filled(statements["begin"], {})
     yield statements["prepare"].as_string(None)
     yield _filled(statements["enter"], _entry(schema, prefix))
     for migration in migrations():
@@ -89,7 +89,7 @@ def script(*, schema: str = "deedbox", prefix: str | None = None, roles: bool = 
         yield _filled(statements["record"], asdict(migration))
     if roles:
         yield _roles()
-    yield "COMMIT;"
+    yield _filled(statements["commit"], {})
 
 
 def missing(applied: int | None, schema: str) -> NotMigrated | None:

@@ -70,8 +70,8 @@ class Turn:
     """The next decision of a run, number `number` of its journal."""
 
     def __init__(self, run: Run, ledger: Ledger) -> None:
-        self.run = run
-        self.number = run.journal.next
+        self.run: Run = run
+        self.number: int = run.journal.next
         self._ledger = ledger
 
     @property

@@ -52,6 +52,10 @@ def disarm() -> None:
     _armed.clear()
 
 
-if _wanted := os.environ.get("DEEDBOX_CRASH_AT"):
-    _name, _, _nth = _wanted.partition(":")
-    arm(_name, nth=int(_nth or 1))
+def _arm_from(wanted: str) -> None:
+    name, _, nth = wanted.partition(":")
+    if name:
+        arm(name, nth=int(nth or 1))
+
+
+_arm_from(os.environ.get("DEEDBOX_CRASH_AT", ""))

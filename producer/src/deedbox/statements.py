@@ -23,7 +23,7 @@ class Statements:
     """
 
     def __init__(self, package: str, file: str, schema: str) -> None:
-        self.schema = schema
+        self.schema: str = schema
         self._texts = {name: text.format(schema=sql.Identifier(schema)) for name, text in _read(package, file).items()}
 
     def __getitem__(self, name: str) -> sql.Composed:

@@ -76,16 +76,16 @@ class Tool(Generic[P, A, R]):
         deadline: timedelta = timedelta(seconds=60),
         attempts: int = 10,
     ) -> None:
-        self.name = check_tool_name(name)
+        self.name: str = check_tool_name(name)
         self.args: type[A] = _model(name, "args", args)
         self.result: type[R] = _model(name, "result", result)
-        self.effect = effect
-        self.title = title or name
-        self.description = description or _docstring(name, self.args)
-        self.strict = strict
-        self.order_by = order_by
-        self.deadline = deadline
-        self.attempts = attempts
+        self.effect: Effect = effect
+        self.title: str = title or name
+        self.description: str = description or _docstring(name, self.args)
+        self.strict: bool = strict
+        self.order_by: str | None = order_by
+        self.deadline: timedelta = deadline
+        self.attempts: int = attempts
         self._check()
         self._vetted = record_of(self.args).vetted
 

@@ -57,4 +57,4 @@ def _result(asked: Asked, answer: Answer) -> Json:
     return result | ({"is_error": True} if answer.error else {})
 
 
-anthropic_chat = Chat(NAME, tools, calls, said, answers, text, user)
+anthropic_chat: Chat = Chat(NAME, tools, calls, said, answers, text, user)

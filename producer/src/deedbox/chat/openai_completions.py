@@ -71,4 +71,4 @@ def _asked(call: Json) -> Asked:
     return Asked(call["id"], body["name"], body.get("arguments") or body.get("input") or "")
 
 
-openai_chat = Chat(NAME, tools, calls, said, answers, text, user)
+openai_chat: Chat = Chat(NAME, tools, calls, said, answers, text, user)

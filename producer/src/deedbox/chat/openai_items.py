@@ -62,4 +62,4 @@ def _asked(item: Json) -> Asked:
     return Asked(item["call_id"], item["name"], item.get("arguments", ""))
 
 
-openai_responses = Chat(NAME, tools, calls, said, answers, text, user)
+openai_responses: Chat = Chat(NAME, tools, calls, said, answers, text, user)

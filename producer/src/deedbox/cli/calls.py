@@ -12,7 +12,7 @@ from deedbox.errors import NoSuchCall
 from deedbox.keys import split_key
 from deedbox.statements import Statements
 
-app = typer.Typer(help="Calls and their outcomes.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="Calls and their outcomes.", no_args_is_help=True)
 
 _JSON = {"args", "result", "error"}
 _FACTS = (

@@ -12,7 +12,7 @@ from deedbox.cli.options import AsJson, DatabaseUrl, Schema, ledger
 from deedbox.errors import UnknownRun
 from deedbox.statements import Statements
 
-app = typer.Typer(help="Runs and their journals.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="Runs and their journals.", no_args_is_help=True)
 
 
 @app.command("list")

@@ -19,7 +19,7 @@ from deedbox.tool import Tool
 if TYPE_CHECKING:
     from deedbox.step import AnyTool
 
-app = typer.Typer(help="The tools that are registered.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="The tools that are registered.", no_args_is_help=True)
 
 
 @app.command("apply")

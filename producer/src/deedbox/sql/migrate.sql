@@ -28,3 +28,10 @@ SELECT to_regclass(%s) IS NOT NULL
 
 -- name: newest
 SELECT max(number) FROM {schema}.migration
+
+-- name: begin
+-- The script for a DBA is one transaction too.
+BEGIN
+
+-- name: commit
+COMMIT
