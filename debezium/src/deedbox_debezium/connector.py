@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import string
-import time
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from deedbox.errors import ConnectorFailed, ConnectorInvalid, NoConnector
 from deedbox_debezium.ledger import Box, Ledger, Slot
+from deedbox_debezium.patience import wait_for
 from deedbox_debezium.rest import ConnectorState, Rest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from deedbox.settings import Settings
 
 RUN_WITHIN: Final = 60.0  # seconds from PUT to reading; a first snapshot of a large outbox goes on behind it
-LOOK_EVERY: Final = 0.1  # seconds
 
 
 class _Template(string.Template):
@@ -131,21 +130,11 @@ def remove(settings: Settings, *, keep_slot: bool = False) -> bool:
     existed = rest.state(box.connector) is not None
     if existed:
         rest.stop(box.connector)
-        wait_for(lambda: not (state := rest.state(box.connector)) or not state.tasks)
+        wait_for(lambda: not (state := rest.state(box.connector)) or not state.tasks, RUN_WITHIN)
         rest.forget_offsets(box.connector)
         rest.delete(box.connector)
-    dropped = not keep_slot and ledger.drop_slot(box, wait_for)
+    dropped = not keep_slot and ledger.drop_slot(box, within=RUN_WITHIN)
     return existed or dropped
-
-
-def wait_for(condition: Callable[[], bool], within: float = RUN_WITHIN) -> bool:
-    """Ask again and again until `condition` holds; False after `within` seconds."""
-    deadline = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(LOOK_EVERY)
-    return True
 
 
 def _await_reading(rest: Rest, ledger: Ledger, box: Box) -> Status:
@@ -156,7 +145,7 @@ def _await_reading(rest: Rest, ledger: Ledger, box: Box) -> Status:
         found = Status(box.connector, rest.state(box.connector), ledger.slot(box))
         return found.reading or bool(found.state and found.state.failure)
 
-    wait_for(settled)
+    wait_for(settled, RUN_WITHIN)
     if not found.reading:
         reason = found.state.failure if found.state else None
         reason = reason or f"it does not read its slot after {RUN_WITHIN:.0f} s"

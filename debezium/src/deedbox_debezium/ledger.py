@@ -9,10 +9,9 @@ import psycopg
 
 from deedbox.errors import NoConnectRole, NoLogicalDecoding, NoPublication, NotMigrated, SlotInUse
 from deedbox.statements import Statements
+from deedbox_debezium.patience import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from deedbox.settings import Settings
 
 
@@ -82,14 +81,14 @@ class Ledger:
         rows = self._all("slot", slot=box.slot)
         return Slot(*rows[0]) if rows else None
 
-    def drop_slot(self, box: Box, released: Callable[[Callable[[], bool]], bool]) -> bool:
-        """Drop the box's slot; False if there was none. Raises SlotInUse if it is not let go.
+    def drop_slot(self, box: Box, *, within: float) -> bool:
+        """Drop the box's slot once its reader has let go of it; False if there was none.
 
-        `released` asks the function it is given until that says True or patience ends.
+        Raises SlotInUse if that takes longer than `within` seconds.
         """
         if self.slot(box) is None:
             return False
-        if not released(lambda: bool(self._all("drop_slot", slot=box.slot))):
+        if not wait_for(lambda: bool(self._all("drop_slot", slot=box.slot)), within):
             raise SlotInUse(slot=box.slot)
         return True
 

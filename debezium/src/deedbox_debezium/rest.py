@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
-import stamina
 
 from deedbox.errors import ConnectRefused, ConnectUnreachable
+from deedbox_debezium.patience import attempts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_WITHIN: Final = 90.0  # seconds; Connect itself gives up on a request after 90
 PATIENCE: Final = 30.0  # seconds to go on asking a worker that does not answer or is rebalancing
+MASKED: Final = "resolved from the config provider"
 AGAIN: Final = {httpx2.codes.CONFLICT, httpx2.codes.SERVICE_UNAVAILABLE}  # a rebalance is going on
 
 
@@ -81,7 +82,7 @@ class Rest:
         kind = config["connector.class"].rpartition(".")[2]
         answer = self._ask("PUT", f"/connector-plugins/{kind}/config/validate", dict(config))
         values = [entry["value"] for entry in answer["configs"] if entry.get("value")]
-        return [f"{value['name']}: {problem}" for value in values for problem in value["errors"]]
+        return [f"{value['name']}: {_unmasked(problem, config)}" for value in values for problem in value["errors"]]
 
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration that Connect holds, or None if there is no such connector."""
@@ -117,17 +118,15 @@ class Rest:
         self._ask("DELETE", f"/connectors/{name}", missing=True)
 
     def _ask(self, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
-        try:
-            for attempt in stamina.retry_context(
-                on=(httpx2.TransportError, _Rebalancing), attempts=None, timeout=self._patience, wait_max=2.0
-            ):
-                with attempt:
-                    if attempt.num > 1:
-                        log.info("Kafka Connect at %s does not answer yet (attempt %d)", self._url, attempt.num)
-                    return self._once(method, path, body, missing=missing)
-        except (httpx2.TransportError, _Rebalancing) as problem:
-            raise ConnectUnreachable(url=self._url, reason=problem, seconds=self._patience) from problem
-        return None
+        problem: Exception | None = None
+        for number in attempts(self._patience):
+            if problem is not None:
+                log.warning("Kafka Connect at %s does not answer yet (%s), attempt %d", self._url, problem, number)
+            try:
+                return self._once(method, path, body, missing=missing)
+            except (httpx2.TransportError, _Rebalancing) as latest:
+                problem = latest
+        raise ConnectUnreachable(url=self._url, reason=problem, seconds=self._patience) from problem
 
     def _once(self, method: str, path: str, body: object, *, missing: bool) -> Any:
         # trust_env off: Connect is on this machine or in this network, never behind a proxy
@@ -140,6 +139,18 @@ class Rest:
         if answer.is_error:
             raise ConnectRefused(asked=f"{method} {path}", status=answer.status_code, reason=_message(answer))
         return answer.json() if answer.content else None
+
+
+def _unmasked(problem: str, config: Mapping[str, str]) -> str:
+    """Connect hides the reason wherever a value came from its environment; for a database that is nearly always one."""
+    if MASKED not in problem:
+        return problem
+    return (
+        f"Connect could not log in to the database. It used host {config['database.hostname']}, port "
+        f"{config['database.port']}, database {config['database.dbname']}, user {config['database.user']} and its "
+        f"password {config['database.password'] if config['database.password'].startswith('${') else '(as given)'}; "
+        "the values stand in the worker's environment, the password must be the one `deedbox init --roles` was given"
+    )
 
 
 def _message(answer: httpx2.Response) -> str:

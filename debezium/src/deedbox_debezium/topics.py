@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import stamina
 from confluent_kafka import KafkaError, KafkaException
 
 # The last three are documented as members of this module; its __init__ does not mark them as exported.
@@ -18,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from deedbox.errors import KafkaUnreachable, TopicRefused
+from deedbox_debezium.patience import attempts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,16 +127,17 @@ def _differences(topic: Topic, partitions: int, settings: Mapping[str, str | Non
 
 
 def _partitions(admin: AdminClient, kafka: str, patience: float) -> dict[str, int]:
-    try:
-        for attempt in stamina.retry_context(on=KafkaException, attempts=None, timeout=patience, wait_max=2.0):
-            with attempt:
-                if attempt.num > 1:
-                    log.warning("no Kafka broker answers at %s yet (attempt %d)", kafka, attempt.num)
-                found = admin.list_topics(timeout=min(ASK_WITHIN, patience)).topics
-                return {name: len(metadata.partitions) for name, metadata in found.items()}
-    except KafkaException as problem:
-        raise KafkaUnreachable(kafka=kafka, seconds=patience, reason=problem.args[0].str()) from problem
-    return {}
+    problem: KafkaException | None = None
+    for number in attempts(patience):
+        if problem is not None:
+            log.warning("no Kafka broker answers at %s yet, attempt %d", kafka, number)
+        try:
+            found = admin.list_topics(timeout=min(ASK_WITHIN, patience)).topics
+            return {name: len(metadata.partitions) for name, metadata in found.items()}
+        except KafkaException as latest:
+            problem = latest
+    reason = problem.args[0].str() if problem else None
+    raise KafkaUnreachable(kafka=kafka, seconds=patience, reason=reason) from problem
 
 
 def _settings(admin: AdminClient, topics: list[Topic]) -> dict[str, dict[str, str | None]]:

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from threading import Event
 from typing import Final
 
-import stamina
-
 from deedbox.errors import ExtraMissing, JarRefused
+from deedbox_debezium.patience import attempts
 from deedbox_debezium.stack.progress import Progress
 
 LOCK: Final = "jars.lock"
+TRY_WITHIN: Final = 20.0  # seconds to go on asking for one jar
 AT_ONCE: Final = 8  # parallel downloads
 PLUGIN: Final = "debezium-connector-postgres"
 FOLDERS: Final = {"kafka": Path("kafka"), "debezium": Path("plugins", PLUGIN)}
@@ -64,7 +65,10 @@ def locked() -> tuple[Jar, ...]:
 class Jars:
     """The locked jars in a cache folder, which several stacks and versions may share."""
 
-    def __init__(self, cache_folder: Path, jars: Sequence[Jar] | None = None) -> None:
+    def __init__(
+        self, cache_folder: Path, jars: Sequence[Jar] | None = None, *, giving_up: Event | None = None
+    ) -> None:
+        self._giving_up = giving_up or Event()
         self.jars = locked() if jars is None else tuple(jars)
         name = hashlib.sha256("\n".join(jar.sha256 for jar in self.jars).encode()).hexdigest()[:12]
         self.cache = cache_folder
@@ -117,9 +121,16 @@ class Jars:
 
     def _fetch(self, jar: Jar, staging: Path, came_in: Callable[[int], None]) -> None:
         fetched = staging / jar.filename
-        try:
-            _download(jar, fetched.with_suffix(".m2"), fetched)
-        except (OSError, RuntimeError) as problem:
+        problem: Exception | None = None
+        for _ in attempts(TRY_WITHIN, first=1.0, longest=8.0):
+            if self._giving_up.is_set():
+                raise JarRefused(jar=jar.coordinate, reason="fetching was interrupted")
+            try:
+                _download(jar, fetched.with_suffix(".m2"), fetched)
+                break
+            except (OSError, RuntimeError) as latest:  # what requests and jgo raise
+                problem = latest
+        else:
             raise JarRefused(jar=jar.coordinate, reason=f"it could not be fetched ({problem})") from problem
         if not jar.is_good(fetched):
             with fetched.open("rb") as file:
@@ -149,7 +160,6 @@ class Jars:
             yield
 
 
-@stamina.retry(on=(OSError, RuntimeError), attempts=4, timeout=120)
 def _download(jar: Jar, repository: Path, target: Path) -> None:
     """Bring the file here with jgo, through a repository folder of its own: no half file is ever taken for whole."""
     try:

@@ -12,18 +12,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from deedbox_debezium.patience import wait_for
+
 GUARD: Final = Path(__file__).with_name("guard.py")
 LOOK_EVERY: Final = 0.02  # seconds between two looks at a process that is ending or a service that is starting
 
-# The owner's ends of the guards' pipes. Never closed by us: that they close with this process is what they are for.
-_leashes: list[int] = []
+# Of each supervised part that this process started (by process id): its guard and our end of the guard's pipe. It is
+# closed when the part has ended; while it runs, that the pipe closes with this process is what it is for.
+_leashes: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ def _look(pid: int) -> Seen | None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None  # gone, or none of our business
     # the name in parentheses may hold spaces and parentheses itself: what follows the last one is regular
     state, parent = stat[stat.rindex(")") + 2 :].split()[:2]
     if state in "ZX":
@@ -120,8 +122,7 @@ class Part:
         with guard.stdout or io.BytesIO() as answer:
             said = answer.readline()
         if supervised and said:
-            _leashes.append(ours)
-            _guards.append(guard)
+            _leashes[int(said)] = guard, ours
         else:
             os.close(ours)
             guard.wait()
@@ -139,7 +140,7 @@ class Part:
         if not _gone([pid], within):
             self.kill()
         self.pid_file.unlink(missing_ok=True)
-        _reap()
+        _let_go(pid)
         return True
 
     def kill(self) -> bool:
@@ -151,16 +152,16 @@ class Part:
         for member in family:
             _signal(member, signal.SIGKILL)
         _gone(family, within=10)
-        _reap()
+        _let_go(pid)
         return True
 
 
-# Guards of this process: kept so that their ends are collected.
-_guards: list[subprocess.Popen[bytes]] = []
-
-
-def _reap() -> None:
-    _guards[:] = [guard for guard in _guards if guard.poll() is None]
+def _let_go(pid: int) -> None:
+    """Collect the guard of a part that has ended."""
+    if pid in _leashes:
+        guard, ours = _leashes.pop(pid)
+        os.close(ours)
+        guard.wait()
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -176,14 +177,4 @@ def _family(root: int) -> list[int]:
 
 
 def _gone(pids: Sequence[int], within: float) -> bool:
-    return wait_for(lambda: not any(look(pid) for pid in pids), within)
-
-
-def wait_for(condition: Callable[[], bool], within: float) -> bool:
-    """Ask again and again until `condition` holds; False after `within` seconds."""
-    deadline = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(LOOK_EVERY)
-    return True
+    return wait_for(lambda: not any(look(pid) for pid in pids), within, every=LOOK_EVERY)

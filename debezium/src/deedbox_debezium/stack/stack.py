@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,12 +128,13 @@ class Stack:
         """
         wanted = {need for part in parts or NAMES for need in (part, *NEEDS[part])}
         with self._locked():
-            chains: list[list[Service]] = [[s for s in self._services() if s.name in wanted and s.name == "postgres"]]
-            chains.append([s for s in self._services() if s.name in wanted and s.name != "postgres"])
+            services = [service for service in self._services() if service.name in wanted]
+            for service in services:
+                self._take_ports(service)
             started: list[Service] = []
             self._giving_up.clear()
             try:
-                self._in_parallel(lambda chain: self._raise(chain, started), chains)
+                self._in_parallel(services, started)
             except BaseException:
                 self._stop(started)
                 raise
@@ -185,7 +186,7 @@ class Stack:
     def _services(self) -> list[Service]:
         """All parts in the order in which they are started."""
         cache = Path(os.environ.get("DEEDBOX_CACHE") or self.folder / "cache").resolve()
-        jars = Jars(cache)
+        jars = Jars(cache, giving_up=self._giving_up)
         kafka = Kafka(self.folder, self.state, jars, self.progress)
         connect = Connect(self.folder, self.state, jars, self.progress)
         return [self._postgres, kafka, connect]
@@ -193,16 +194,27 @@ class Stack:
     def _service(self, name: PartName) -> Service:
         return next(service for service in self._services() if service.name == name)
 
-    def _raise(self, chain: Sequence[Service], started: list[Service]) -> None:
-        for service in chain:
-            self._bring_up(service, started)
+    def _in_parallel(self, services: Sequence[Service], started: list[Service]) -> None:
+        """PostgreSQL beside Kafka and, when that answers, Connect."""
+        chains = [[service for service in services if (service.name == "postgres") is first] for first in (True, False)]
+
+        def raise_chain(chain: list[Service]) -> None:
+            for service in chain:
+                self._bring_up(service, started)
+
+        with ThreadPoolExecutor(len(chains)) as pool:
+            try:
+                for done in [pool.submit(raise_chain, chain) for chain in chains]:
+                    done.result()
+            except BaseException:
+                self._giving_up.set()  # the other thread ends, too
+                raise
 
     def _bring_up(self, service: Service, started: list[Service]) -> None:
         for left in reversed(range(TRIES)):
             began = time.monotonic()
-            fresh = service.part.find() is None
+            fresh = self._take_ports(service)
             if fresh:
-                self._take_ports(service.name)
                 self._turn_log(service.name)
                 started.append(service)
                 service.start(supervised=self.supervised)
@@ -229,15 +241,20 @@ class Stack:
             time.sleep(LOOK_EVERY)
         return True
 
-    def _take_ports(self, part: PartName) -> None:
+    def _take_ports(self, service: Service) -> bool:
+        """Make sure that a part that does not run has free ports; False if it runs."""
+        if service.part.find() is not None:
+            return False
         ports = self.state.ports
-        for name in PORTS[part]:
+        for name in PORTS[service.name]:
             if name in ports and not is_free(ports[name]):
-                self.progress.say(f"port {ports[name]} of {name} is taken by another program")
+                self.progress.say(f"port {ports[name]} of {name} is taken by another program: another is chosen")
                 del ports[name]
+                self._service("connect").part.stop(STOP_WITHIN)  # it was told the old one
             if name not in ports:
                 ports[name] = choose(set(ports.values()))
         self.state.save(self._state_file)
+        return True
 
     def _turn_log(self, part: PartName) -> None:
         log = self.logs(part)
@@ -252,15 +269,6 @@ class Stack:
         port = self.state.ports.get(service.name)
         answers = pid is not None and service.answers()
         return {"running": pid is not None, "answers": answers, "pid": pid, "address": port and f"{LOOPBACK}:{port}"}
-
-    def _in_parallel(self, work: Callable[[list[Service]], None], chains: Sequence[list[Service]]) -> None:
-        with ThreadPoolExecutor(len(chains)) as pool:
-            try:
-                for done in [pool.submit(work, chain) for chain in chains]:
-                    done.result()
-            except BaseException:
-                self._giving_up.set()  # the other thread's waiting ends, too
-                raise
 
     def _write_settings(self) -> None:
         """Tell every command that runs beside this folder where the parts are; what others put there is kept."""
