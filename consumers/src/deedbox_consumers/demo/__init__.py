@@ -1,0 +1,1 @@
+"""The double-charge story, played on real parts: `deedbox demo`."""

@@ -1,0 +1,31 @@
+"""What is said when the demo cannot go on."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from deedbox.errors import NotReady
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TAIL = 12  # lines of a log that an error shows
+
+
+class DemoFailed(NotReady):
+    """{what} (waited {seconds:.0f} s at most). The end of {log}: {tail}"""
+
+    what: str
+    seconds: float
+    log: Path
+    tail: str
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, on lines of their own."""
+    try:
+        with log.open(encoding="utf-8", errors="replace") as file:
+            return "\n" + ("".join(deque(file, TAIL)).rstrip() or "(nothing)")
+    except FileNotFoundError:
+        return "\n(no such file)"

@@ -1,0 +1,89 @@
+"""What the demo says at its end: the closing tables for people, one JSON object for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from deedbox_consumers.demo.evidence import HOPS, Score
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+NAIVE = "naive"
+MINUTE = 60.0
+
+
+def holds(scores: Sequence[Score]) -> bool:
+    """Whether every act on Deedbox charged once for each decision and asked for no completion twice."""
+    return all(figures.once for figures in scores if figures.name != NAIVE)
+
+
+def as_json(scores: Sequence[Score], took: float) -> dict[str, Any]:
+    """All figures; times in seconds."""
+    acts = {figures.name: asdict(figures) | {"once": figures.once} for figures in scores}
+    for facts in acts.values():
+        del facts["name"], facts["title"]
+    return {"ok": holds(scores), "acts": acts, "seconds": round(took, 1)}
+
+
+def show(scores: Sequence[Score], console: Console) -> None:
+    """Print the closing tables."""
+    console.print()
+    console.print(_counts(scores))
+    console.print()
+    console.print(_hops(scores))
+
+
+def _counts(scores: Sequence[Score]) -> Table:
+    names = ("decisions", "charges", "requests", "model asked", "asked twice", "lost")
+    table = Table("", *(_head(name) for name in names), "", box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in table.columns[1:-1]:
+        column.justify = "right"
+    for figures in scores:
+        style = "green" if figures.once else "bold red"
+        table.add_row(
+            figures.title,
+            str(figures.decisions),
+            Text(str(figures.charges), style),
+            str(figures.requests),
+            str(figures.asked),
+            Text(str(figures.asked_twice), "" if figures.asked_twice == 0 else style),
+            Text(str(figures.lost), "" if figures.lost == 0 else style),
+            Text("once" if figures.once else "charged again" if figures.extra else "not once", style),
+        )
+    return table
+
+
+def _hops(scores: Sequence[Score]) -> Table:
+    table = Table(
+        "how long each hop took",
+        *(_head(hop) for hop in HOPS),
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for figures in scores:
+        if figures.hops:
+            table.add_row(figures.title, *(_span(figures.hops.get(hop)) for hop in HOPS))
+    return table
+
+
+def _head(name: str) -> str:
+    return name.replace(" ", "\n", 1) if name.startswith(("model", "asked")) else name
+
+
+def _span(seconds: float | None) -> Text:
+    if seconds is None:
+        return Text("-")
+    if seconds >= 1:
+        return Text(f"{seconds:.1f} s", "bold")
+    return Text(f"{seconds * 1000:.0f} ms")
