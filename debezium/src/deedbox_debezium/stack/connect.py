@@ -45,7 +45,7 @@ class Connect:
         """Base URL of the REST interface."""
         return f"http://{LOOPBACK}:{self.state.ports['connect']}"
 
-    def start(self, *, supervised: bool) -> None:
+    def start(self, *, supervised: bool, training: bool = False) -> None:
         """Start the worker. The plugin folder is found below the working folder, in compose as here."""
         self.jars.fetch(self.progress)
         properties = self.jvm.place("connect.properties")
@@ -53,7 +53,7 @@ class Connect:
         plugins.unlink(missing_ok=True)
         plugins.symlink_to(self.jars.plugin_path.resolve())
         self.part.start(
-            self.jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", str(properties)),
+            self.jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", str(properties), training=training),
             log=self.folder / "logs" / "connect.log",
             cwd=self.jvm.home,
             environment={
@@ -66,6 +66,15 @@ class Connect:
             },
             supervised=supervised,
         )
+
+    @property
+    def trained(self) -> bool:
+        """Whether its training run is over."""
+        return self.jvm.trained
+
+    def learn(self) -> None:
+        """Keep what the training run wrote."""
+        self.jvm.learn()
 
     def answers(self) -> bool:
         """Whether the worker has joined its group and serves (`/health`), and belongs to our broker."""

@@ -104,6 +104,8 @@ class Jars:
             wanting = self.wanting()
             if not wanting:
                 return
+            for learned in self.folder.glob("*.aot"):  # belongs to the very files
+                learned.unlink()
             for jar in wanting:
                 if self.path(jar).exists():
                     progress.say(f"{jar.filename} is not as locked: it is fetched again")

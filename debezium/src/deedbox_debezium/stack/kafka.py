@@ -67,19 +67,28 @@ class Kafka:
             "DEEDBOX_KAFKA_DATA": str(self.data),
         }
 
-    def start(self, *, supervised: bool) -> None:
+    def start(self, *, supervised: bool, training: bool = False) -> None:
         """Fetch the jars and format the storage if need be, and start the broker."""
         self.jars.fetch(self.progress)
         properties = self.jvm.place("server.properties")
         if not self.data.exists():
             self._format(properties)
         self.part.start(
-            self.jvm.command("kafka.Kafka", str(properties)),
+            self.jvm.command("kafka.Kafka", str(properties), training=training),
             log=self.folder / "logs" / "kafka.log",
             cwd=self.jvm.home,
             environment=self.environment,
             supervised=supervised,
         )
+
+    @property
+    def trained(self) -> bool:
+        """Whether its training run is over."""
+        return self.jvm.trained
+
+    def learn(self) -> None:
+        """Keep what the training run wrote."""
+        self.jvm.learn()
 
     def answers(self) -> bool:
         """Whether the broker gives its metadata, and is ours."""

@@ -85,7 +85,7 @@ class Postgres:
         """A connection URL of the superuser, password included."""
         return f"postgresql://{SUPERUSER}:{self.state.password}@{LOOPBACK}:{self.port}/{database}"
 
-    def start(self, *, supervised: bool) -> None:
+    def start(self, *, supervised: bool, training: bool = False) -> None:  # noqa: ARG002
         """Create the cluster if there is none and start the server; `wait` says when it answers."""
         binaries = self._binaries()
         if not self.data.exists():
@@ -104,6 +104,14 @@ class Postgres:
             command += ["-c", f"{name}={value}"]
         log = self.folder / "logs" / "postgres.log"
         self.part.start(command, log=log, cwd=self.home, user=self.user, supervised=supervised)
+
+    @property
+    def trained(self) -> bool:
+        """A native program needs no training."""
+        return True
+
+    def learn(self) -> None:
+        """Nothing."""
 
     def answers(self) -> bool:
         """Whether it takes a connection and runs a statement."""

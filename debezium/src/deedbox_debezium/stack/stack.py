@@ -35,6 +35,7 @@ PORTS: Final[dict[PartName, tuple[str, ...]]] = {
 }
 ANSWER_WITHIN: Final = 120.0  # seconds; a cold JVM on a busy machine takes 20
 STOP_WITHIN: Final = 15.0  # seconds until a part that was asked to end is killed
+LEARN_WITHIN: Final = 90.0  # seconds for a training run to write its file; 5 on an idle machine
 TRIES: Final = 3  # a port can be lost between the look and the start; children of a killed server may hold its memory
 
 
@@ -51,8 +52,17 @@ class Service(Protocol):
         """How to find and stop its process."""
         ...
 
-    def start(self, *, supervised: bool) -> None:
+    @property
+    def trained(self) -> bool:
+        """Whether it has had its training run."""
+        ...
+
+    def start(self, *, supervised: bool, training: bool = False) -> None:
         """Start its process, with whatever that needs on disk."""
+        ...
+
+    def learn(self) -> None:
+        """Keep what a training run that has ended has left."""
         ...
 
     def answers(self) -> bool:
@@ -217,6 +227,8 @@ class Stack:
             if fresh:
                 self._turn_log(service.name)
                 started.append(service)
+                if not service.trained:
+                    self._train(service)
                 service.start(supervised=self.supervised)
             if self._await(service):
                 service.settle()
@@ -228,6 +240,14 @@ class Stack:
             if not left:
                 log = self.logs(service.name)
                 raise StackFailed(part=service.name, reason=f"it ended with: {_last_words(log)}", log=log)
+
+    def _train(self, service: Service) -> None:
+        """Start it, and when it answers end it and let it write down what it learned."""
+        service.start(supervised=self.supervised, training=True)
+        if self._await(service):
+            self.progress.say(f"{service.name} was started for the first time: the next starts will be quick")
+            service.part.stop(LEARN_WITHIN)
+            service.learn()
 
     def _await(self, service: Service) -> bool:
         """Ask until it answers (True) or its process is gone (False)."""
