@@ -1,0 +1,94 @@
+"""What can be wrong with a run, a step or a commit."""
+
+from __future__ import annotations
+
+from deedbox.errors.base import BadInput, CommitRefused, DeedboxError
+
+
+class UnknownRun(BadInput):
+    """There is no run {run_id}: open it with messages=[...], or check the id."""
+
+    run_id: str
+
+
+class UnknownCall(BadInput):
+    """Run {run_id} has no call {key}, as far as it was read: take the call that commit returned, or read the run again."""
+
+    run_id: str
+    key: str | None
+
+
+class NoSuchCall(BadInput):
+    """There is no call {key}: `deedbox runs show RUN` lists the calls of a run."""
+
+    key: str
+
+
+class RunTaken(BadInput):
+    """Run {run_id} was opened with other messages: leave messages away to resume it, or choose another run id."""
+
+    run_id: str
+
+
+class StepTaken(DeedboxError):
+    """Step {step} of run {run_id} was committed by somebody else: nothing of this transaction was written, read on."""
+
+    run_id: str
+    step: int
+
+
+class PlanDivergence(DeedboxError):
+    """The key {key} was committed as {stored} and is now asked for {asked}: resume from the recorded step, or fork the run."""
+
+    key: str
+    stored: str
+    asked: str
+
+
+class StepGap(CommitRefused):
+    """Step {step} of run {run_id} cannot be committed, since the step before it does not exist: read the run again."""
+
+    run_id: str
+    step: int
+
+
+class RunClosed(CommitRefused):
+    """Run {run_id} takes no more steps: it was ended or restored. Start another run."""
+
+    run_id: str
+
+
+class Unsettled(CommitRefused):
+    """Call {key} of run {run_id} is {status}: nothing further is decided until it is settled. Look at it with `deedbox calls show {key}`."""
+
+    run_id: str
+    key: str
+    status: str
+
+
+class RepeatedCall(CommitRefused):
+    """The call {key} of run {run_id} is open and asks for the very same: wait for its outcome, or say again=True."""
+
+    run_id: str
+    key: str
+
+
+class TurnLeft(CommitRefused):
+    """Turn {step} of run {run_id} ended without a committed step: commit in it, and let your transaction end before the loop goes on."""
+
+    run_id: str
+    step: int
+
+
+class NoTransaction(BadInput):
+    """The connection given as on= is {state}: {remedy}."""
+
+    state: str
+    remedy: str
+
+
+class NotAHandle(BadInput):
+    """on= takes {wanted}, not {given}."""
+
+    wanted: str
+    given: str

@@ -1,0 +1,42 @@
+"""What can be wrong with settings, packages and the ledger's schema."""
+
+from __future__ import annotations
+
+from deedbox.errors.base import BadInput, NotReady
+
+
+class MissingSetting(BadInput):
+    """No {name} is known: give {option}, set {variable}, or start a local stack here with `deedbox stack up`."""
+
+    name: str
+    option: str
+    variable: str
+
+
+class WrongSetting(BadInput):
+    """The {name} {value!r} cannot be used: a lower-case letter, then at most 40 of a-z 0-9 _"""
+
+    name: str
+    value: str
+
+
+class NotMigrated(NotReady):
+    """Schema {schema} is at migration {found} and this version needs {wanted}: run `deedbox init`."""
+
+    schema: str
+    found: int | str
+    wanted: int
+
+
+class MigrationChanged(NotReady):
+    """Migration {name} was applied to schema {schema} with another text: this is a development version; start from an empty schema."""
+
+    name: str
+    schema: str
+
+
+class ExtraMissing(NotReady):
+    """{what} needs more packages than are installed: pip install '{extra}'"""
+
+    what: str
+    extra: str
