@@ -20,6 +20,7 @@ from deedbox_consumers.clock import now
 from deedbox_consumers.execute import execute
 from deedbox_consumers.record import Claimed
 from deedbox_consumers.report import GIVEN_BACK, Report, error
+from deedbox_consumers.slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,8 +77,8 @@ class Desk:
         self._state = state
         self._writers = writers
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="deedbox-handler")
-        beside = asyncio.Semaphore(concurrency)
-        blocking = asyncio.Semaphore(threads)
+        beside = Slots(concurrency)
+        blocking = Slots(threads)
         self._slots = {name: blocking if handler.blocks else beside for name, handler in handlers.items()}
         self._claims: Batch[UUID, Verdict] = Batch(self._claim)
         self._finishes: Batch[tuple[Claimed, Report], str] = Batch(ledger.finish)
@@ -238,7 +239,7 @@ class Desk:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), seconds)
 
-    def _release(self, slot: asyncio.Semaphore, call: Claimed | None) -> None:
+    def _release(self, slot: Slots, call: Claimed | None) -> None:
         """Free the slot: of a handler that still blocks its thread after its deadline, when the thread is free."""
         if call is None or call.thread is None or call.thread.done():
             slot.release()

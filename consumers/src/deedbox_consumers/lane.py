@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,12 +19,17 @@ class Lanes:
     """All that this worker has received and not finished.
 
     `work` takes one record to its end; it is called for the next record of a key when the one before is at its end.
-    `fail` is told what a lane could not cope with, which is the end of the worker.
+    `fail` is told what a lane could not cope with, which is the end of the worker. `room` is how many records of one
+    tool are taken before its source rests: one that is blocked or paused stops no other.
     """
 
-    def __init__(self, work: Callable[[Record], Awaitable[None]], fail: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, work: Callable[[Record], Awaitable[None]], fail: Callable[[BaseException], None], room: int = 4000
+    ) -> None:
         self._work = work
         self._fail = fail
+        self._room = room
+        self._counts: Counter[str] = Counter()
         self._lanes: dict[Key, deque[Record]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -33,11 +38,16 @@ class Lanes:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def put(self, record: Record) -> bool:
-        """Append a record to its lane; False: this call is in a lane already, or no more are taken."""
+    def full(self, tool: str, resting: bool = False) -> bool:
+        """Whether the source of a tool is to rest: from the room's end until half of it is free again."""
+        return self._counts[tool] > (self._room // 2 if resting else self._room)
+
+    def put(self, record: Record) -> None:
+        """Append a record to its lane, unless its call is in a lane already or no more are taken."""
         if self._closed or record.id in self.ids:
-            return False
+            return
         self.ids.add(record.id)
+        self._counts[record.tool] += 1
         key = record.tool, record.order_key
         if (lane := self._lanes.get(key)) is not None:
             lane.append(record)
@@ -46,7 +56,6 @@ class Lanes:
             task = asyncio.get_running_loop().create_task(self._run(key))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
-        return True
 
     def drop(self, unwanted: Callable[[Record], bool]) -> None:
         """Forget waiting records. The first of each lane is left to end by itself: its claim may be under way."""
@@ -54,8 +63,11 @@ class Lanes:
             first, *waiting = lane
             lane.clear()
             lane.append(first)
-            lane.extend(record for record in waiting if not unwanted(record))
-            self.ids.difference_update(record.id for record in waiting if unwanted(record))
+            for record in waiting:
+                if unwanted(record):
+                    self._forget(record)
+                else:
+                    lane.append(record)
 
     def close(self) -> None:
         """Take no more, and forget what waits."""
@@ -77,13 +89,16 @@ class Lanes:
         lane = self._lanes[key]
         try:
             while lane:
-                record = lane[0]
-                await self._work(record)
-                lane.popleft()
-                self.ids.discard(record.id)
+                await self._work(lane[0])
+                self._forget(lane.popleft())
         finally:
             del self._lanes[key]
-            self.ids.difference_update(record.id for record in lane)
+            for record in lane:
+                self._forget(record)
+
+    def _forget(self, record: Record) -> None:
+        self.ids.discard(record.id)
+        self._counts[record.tool] -= 1
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -102,5 +102,5 @@ def is_transient(problem: BaseException) -> bool:
 async def _rows(
     conn: psycopg.AsyncConnection[tuple[Any, ...]], statement: sql.Composed, parameters: Sequence[Any]
 ) -> list[tuple[Any, ...]]:
-    cursor = await conn.execute(statement, parameters)
+    cursor = await conn.execute(statement, parameters, binary=True)
     return await cursor.fetchall()

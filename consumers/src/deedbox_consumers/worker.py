@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 
 from deedbox.codec import AvroCodec, Codec
-from deedbox.errors import NoHandler
+from deedbox.errors import ExtraMissing, NoHandler
 from deedbox.settings import Settings
 from deedbox.step import AnyCall, AnyTool
 from deedbox_consumers.desk import Desk
@@ -38,6 +38,7 @@ DRAIN = timedelta(seconds=25)  # below the 30 s that Kubernetes waits before it 
 EVERY = timedelta(milliseconds=100)
 CONCURRENCY = 1000
 THREADS = 32
+ROOM = 3000  # records of one tool that wait for their claim, beside those that are performed
 LAST_WORDS = 5.0  # seconds for the last reports when the drain is over
 
 
@@ -195,7 +196,6 @@ class Worker:
             asyncio.run(self.run())
         except BaseException as problem:  # noqa: BLE001 - raised to who started this thread
             self._problem = problem
-            log.critical("The worker ended: %s: %s", type(problem).__name__, problem)
         finally:
             self._ready()
 
@@ -216,7 +216,7 @@ class Worker:
             concurrency=self._concurrency,
             threads=self._threads,
         )
-        lanes = Lanes(desk.attend, self._fail)
+        lanes = Lanes(desk.attend, self._fail, ROOM + self._concurrency)
         await lease.begin()
         tasks = [self._watch(lease.keep()), self._watch(sweep(ledger, lanes, self.tools))]
         try:
@@ -230,7 +230,7 @@ class Worker:
             for task in tasks:
                 task.cancel()
             lanes.cancel()
-            source.hold()
+            await source.close()
             self.blocked = len(desk.blocked)
             desk.end()
 
@@ -265,7 +265,11 @@ class Worker:
     def _open_source(self, ledger: Ledger, prefix: str) -> Source:
         if self._source == "poll":
             return Poll(ledger, self.tools, self._poll, self._fail)
-        raise NotImplementedError
+        try:
+            from deedbox_consumers.source.kafka import Kafka  # noqa: PLC0415 - needs the extra kafka
+        except ImportError as problem:
+            raise ExtraMissing(what="The source kafka", extra="deedbox-consumers[kafka]") from problem
+        return Kafka(ledger, self.tools, self._kafka, prefix, self._fail)
 
     @contextlib.contextmanager
     def _nudged(self, source: Source) -> Iterator[None]:
@@ -297,6 +301,7 @@ class Worker:
 
     def _fail(self, problem: BaseException) -> None:
         if self._failed is not None and not self._failed.done():
+            log.critical("The worker cannot go on: %s: %s", type(problem).__name__, problem)
             self._failed.set_exception(problem)
 
 

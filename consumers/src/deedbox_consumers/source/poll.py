@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("deedbox.worker")
 
 PAGE = 500  # calls read at once
-ROOM = 2000  # records in lanes above which nothing more is looked for
 WIDE = 2.0  # seconds between two looks at everything that is open
 OVERLAP = 2000  # milliseconds: commits bring ids out of order by about as long as they take
 ASIDE = 60.0  # seconds until a call that could not be read is looked at again: a newer worker may have come
@@ -84,16 +83,16 @@ class Poll:
     async def _run(self, lanes: Lanes) -> None:
         while True:
             self._news.clear()
-            more = bool(self._nudged) or len(lanes) > ROOM
-            if len(lanes) <= ROOM:
-                more = await self._look(lanes)
+            more = await self._look(lanes, [tool for tool in self._tools if not lanes.full(tool)])
             # A full page has more behind it; lanes without room are looked at again soon.
             pause = min(self._every, 0.005) if more else self._every
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), pause)
 
-    async def _look(self, lanes: Lanes) -> bool:
-        """Bring what is pending; True: there is more."""
+    async def _look(self, lanes: Lanes, tools: Sequence[str]) -> bool:
+        """Bring what is pending for the tools that have room; True: there is more."""
+        if not tools:
+            return True
         if self._nudged:
             ids, self._nudged = self._nudged[:PAGE], self._nudged[PAGE:]
             await self._bring(lanes, ids)
@@ -101,12 +100,12 @@ class Poll:
         if now() >= self._wide_at:
             self._wide_at = now() + WIDE
             self._aside = {id_: until for id_, until in self._aside.items() if until > now()}
-            await self._bring(lanes, await self._ledger.pending(self._tools, None, PAGE))
+            await self._bring(lanes, await self._ledger.pending(tools, None, PAGE))
         if self._newest is None:
             return False
         start = _before(self._newest, OVERLAP)
-        while len(lanes) <= ROOM:
-            ids = await self._ledger.pending(self._tools, start, PAGE)
+        while not any(map(lanes.full, tools)):
+            ids = await self._ledger.pending(tools, start, PAGE)
             await self._bring(lanes, ids)
             if len(ids) < PAGE:
                 return False

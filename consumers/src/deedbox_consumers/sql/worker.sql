@@ -15,10 +15,11 @@ SELECT {schema}.renew(%s, %s::jsonb, %s)
 SELECT {schema}.resign(%s)
 
 -- name: claim
-SELECT id, verdict, attempt, digest, window_left FROM {schema}.claim(%s::uuid[], %s)
+-- Lists travel in binary form, which spares quoting each item.
+SELECT id, verdict, attempt, digest, window_left FROM {schema}.claim(%b::uuid[], %s)
 
 -- name: finish
-SELECT id, verdict FROM {schema}.finish(%s, %s::uuid[], %s::int[], %s::text[], %s::json[], %s::json[], %s::boolean[], %s::interval[])
+SELECT id, verdict FROM {schema}.finish(%s, %b::uuid[], %b::int[], %b::text[], %b::text[]::json[], %b::text[]::json[], %b::boolean[], %s::interval[])
 
 -- name: sweep
 SELECT duty, tool, id, status FROM {schema}.sweep(%s)

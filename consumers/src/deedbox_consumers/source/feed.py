@@ -1,0 +1,227 @@
+"""One tool's topic: a consumer, and the thread that owns it and makes every call to it.
+
+confluent-kafka lets one call at a time into a consumer: a pause or commit from another thread would wait for the poll
+under way. So the worker's loop only leaves word here, and the thread acts on it in its next turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from deedbox_consumers.clock import now
+from deedbox_consumers.source.message import place_of
+from deedbox_consumers.watermark import Watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from deedbox_consumers.record import Place
+
+log = logging.getLogger("deedbox.kafka")
+
+POLL = 0.05  # seconds; a record ends the wait, so this bounds only how late an answer, a pause or a stop is noticed
+MOST = 500  # messages a turn
+REPEAT = 5.0  # seconds between two log lines about the same broker that does not answer
+
+CONFIG: dict[str, Any] = {
+    "client.id": "deedbox-worker",
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "cooperative-sticky",
+    "session.timeout.ms": 10_000,  # a killed worker's partitions move on after this; its calls do sooner, by the sweep
+    "enable.auto.offset.store": False,  # an offset counts when the ledger answers for its call
+    "auto.commit.interval.ms": 1_000,
+    "enable.partition.eof": True,  # tells how far the source has come when nothing is there to be read
+    "queued.min.messages": 2_000,  # what is prefetched is fetched again after a pause
+    "queued.max.messages.kbytes": 8_192,
+    "fetch.queue.backoff.ms": 10,  # the default rests for a second whenever the prefetch is full
+    "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is created after the worker started is found
+    "reconnect.backoff.max.ms": 2_000,
+}
+
+
+def config(kafka: str, group: str) -> dict[str, Any]:
+    """The settings of a consumer that says, now and then, which address does not answer."""
+    last = -REPEAT
+
+    def complain(error: KafkaError) -> None:
+        nonlocal last
+        if now() - last >= REPEAT:
+            last = now()
+            log.warning("Kafka at %s does not answer (%s): trying again", kafka, error.str())
+
+    return CONFIG | {"bootstrap.servers": kafka, "group.id": group, "error_cb": complain, "logger": log}
+
+
+class Feed:
+    """The messages of one topic, for the members of one group.
+
+    `deliver` gets places as they come, `drop` the partitions that were taken away, `full` says whether to rest, `fail`
+    what the thread could not cope with; all are called in the thread.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        settings: Mapping[str, Any],
+        *,
+        deliver: Callable[[Sequence[Place]], None],
+        drop: Callable[[Collection[int]], None],
+        full: Callable[[bool], bool],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.topic = topic
+        self.received: datetime | None = None  # everything emitted before this moment was received and answered for
+        self._settings = dict(settings)
+        self._deliver = deliver
+        self._drop = drop
+        self._full = full
+        self._fail = fail
+        self._answers: deque[Place] = deque()
+        self._marks: deque[tuple[datetime, Mapping[int, int]]] = deque()
+        self._watermarks: dict[int, Watermark] = {}
+        self._epoch = 0
+        self._paused = False
+        self._held = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._main, name=f"deedbox-{topic}", daemon=True)
+
+    def start(self) -> None:
+        """Join the group and read."""
+        self._thread.start()
+
+    def answer(self, place: Place) -> None:
+        """The ledger answers for this place now."""
+        self._answers.append(place)
+
+    def mark(self, at: datetime, ends: Mapping[int, int]) -> None:
+        """At the moment `at` these were the ends of the partitions that we had: `received` follows when all is read."""
+        if len(self._marks) > 1:
+            self._marks.pop()  # the first one must get its chance, the newest is the most useful
+        self._marks.append((at, ends))
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The partitions that are ours now."""
+        return tuple(self._watermarks)
+
+    def hold(self) -> None:
+        """Read no more, but stay in the group."""
+        self._held.set()
+
+    def end(self) -> None:
+        """Commit what is answered for and leave the group."""
+        self._ended.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    # ---- in the thread
+
+    def _main(self) -> None:
+        try:
+            consumer = Consumer(self._settings)
+            consumer.subscribe([self.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+            try:
+                while not self._ended.is_set():
+                    self._turn(consumer)
+                self._settle()
+            finally:
+                consumer.close()
+        except Exception as problem:  # noqa: BLE001 - the worker ends with it
+            self._fail(problem)
+
+    def _turn(self, consumer: Consumer) -> None:
+        message = consumer.poll(POLL)
+        if message is not None:
+            self._receive([message, *consumer.consume(MOST, 0)])
+        self._settle()
+        if offsets := self._to_commit(self._watermarks):
+            consumer.store_offsets(offsets=offsets)
+        self._advance()
+        self._rest(consumer)
+
+    def _receive(self, messages: Sequence[Any]) -> None:
+        places = []
+        for message in messages:
+            if (error := message.error()) is not None:
+                self._note(message, error)
+            elif (watermark := self._watermarks.get(message.partition())) is not None:
+                watermark.receive(message.offset())
+                places.append(place_of(message, watermark.epoch))
+        if places:
+            self._deliver(places)
+
+    def _note(self, message: Any, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            if (watermark := self._watermarks.get(message.partition())) is not None:
+                watermark.reach(message.offset())
+        elif error.fatal():
+            raise KafkaException(error)
+        else:
+            log.warning("%s: %s", self.topic, error.str())
+
+    def _settle(self) -> None:
+        """Take note of the answers that have come; those to an older assignment are nobody's."""
+        while self._answers:
+            place = self._answers.popleft()
+            watermark = self._watermarks.get(place.partition)
+            if watermark is not None and watermark.epoch == place.epoch:
+                watermark.answer(place.offset)
+
+    def _to_commit(self, partitions: Collection[int]) -> list[TopicPartition]:
+        lows = {partition: self._watermarks[partition].to_commit() for partition in partitions}
+        return [TopicPartition(self.topic, partition, low) for partition, low in lows.items() if low is not None]
+
+    def _advance(self) -> None:
+        while self._marks:
+            at, ends = self._marks[0]
+            if ends.keys() >= self._watermarks.keys():
+                reached = ((watermark.through, ends[partition]) for partition, watermark in self._watermarks.items())
+                if not all(through is not None and through >= end for through, end in reached):
+                    return
+                self.received = at
+            self._marks.popleft()
+
+    def _rest(self, consumer: Consumer) -> None:
+        """Pause or resume: computed anew each turn from what is, since a rebalance forgets pauses."""
+        wanted = self._held.is_set() or self._full(self._paused)
+        if wanted != self._paused and (mine := consumer.assignment()):
+            (consumer.pause if wanted else consumer.resume)(mine)
+            self._paused = wanted
+
+    def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._epoch += 1
+        for partition in partitions:
+            self._watermarks[partition.partition] = Watermark(self._epoch)
+        self._paused = False
+        consumer.incremental_assign(list(partitions))
+
+    def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._settle()
+        mine = [item.partition for item in partitions if item.partition in self._watermarks]
+        if offsets := self._to_commit(mine):
+            try:
+                consumer.commit(offsets=offsets, asynchronous=False)
+            except KafkaException as problem:
+                log.warning("%s: its offsets could not be committed, so calls will come twice: %s", self.topic, problem)
+        self._forget(mine)
+        consumer.incremental_unassign(list(partitions))
+
+    def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        """Others have them already: nothing may be committed."""
+        self._forget([item.partition for item in partitions])
+        consumer.incremental_unassign(list(partitions))
+
+    def _forget(self, partitions: Collection[int]) -> None:
+        for partition in partitions:
+            self._watermarks.pop(partition, None)
+        if partitions:
+            self._drop(partitions)

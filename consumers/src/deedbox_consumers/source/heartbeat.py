@@ -1,0 +1,89 @@
+"""How far the source has come: the ledger's heartbeats, as they arrive through the whole pipeline.
+
+Everything that was emitted before a heartbeat is in Kafka when the heartbeat is. So when the ends that the partitions
+had then are read and answered for, the sweep need not emit those calls again; and must, if nobody has claimed them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from deedbox_consumers.source.feed import Feed
+
+log = logging.getLogger("deedbox.kafka")
+
+POLL = 0.5  # seconds
+ANSWER_WITHIN = 5.0  # seconds; the next heartbeat comes then
+
+
+class Heartbeat:
+    """Reads the topic of heartbeats from its end, and marks the feeds."""
+
+    def __init__(
+        self, topic: str, settings: Mapping[str, Any], feeds: Sequence[Feed], fail: Callable[[BaseException], None]
+    ) -> None:
+        self._topic = topic
+        self._settings = {**settings, "enable.auto.commit": False, "enable.partition.eof": False}
+        self._feeds = feeds
+        self._fail = fail
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._main, name=f"deedbox-{topic}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop listening."""
+        self._ended.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def _main(self) -> None:
+        try:
+            consumer = Consumer(self._settings)
+            consumer.assign([TopicPartition(self._topic, 0, OFFSET_END)])  # it has one partition
+            try:
+                while not self._ended.is_set():
+                    message = consumer.poll(POLL)
+                    if message is not None and message.error() is None and (at := _moment(message)) is not None:
+                        self._mark(consumer, at)
+            finally:
+                consumer.close()
+        except Exception as problem:  # noqa: BLE001 - the worker ends with it
+            self._fail(problem)
+
+    def _mark(self, consumer: Consumer, at: datetime) -> None:
+        for feed in self._feeds:
+            try:
+                ends = {partition: _end(consumer, feed.topic, partition) for partition in feed.partitions}
+            except KafkaException as problem:
+                log.warning("%s: its ends are not known (%s): the next heartbeat will tell", feed.topic, problem)
+            else:
+                feed.mark(at, ends)
+
+
+def _end(consumer: Consumer, topic: str, partition: int) -> int:
+    """The partition's end, asked of the broker."""
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_WITHIN, cached=False)
+    return int(end)
+
+
+def _moment(message: Any) -> datetime | None:
+    """When a heartbeat was emitted; None for a message that is none."""
+    text = dict(message.headers() or ()).get("created_at")
+    try:
+        return datetime.fromisoformat(text.decode()) if text else None
+    except ValueError:
+        return None

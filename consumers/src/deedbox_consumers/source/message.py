@@ -1,0 +1,52 @@
+"""A Kafka message as the record of a call, or why it is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from deedbox_consumers.record import Place, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADERS = frozenset(("id", "type", "action_id", "key", "attempt", "traceparent", "created_at"))
+
+
+def place_of(message: Any, epoch: int) -> Place:
+    """Where a message stands, with what is kept of it."""
+    return Place(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        epoch,
+        message.key(),
+        message.headers() or (),
+        message.value(),
+    )
+
+
+def read(place: Place, tool: str) -> Record | str:
+    """The record in a message of the tool's topic, or the reason why it cannot be taken (I14)."""
+    headers = dict(place.headers)
+    if missing := HEADERS - headers.keys():
+        return f"it has no header {', '.join(sorted(missing))}"
+    try:
+        if (kind := _text(headers, "type")) != "call":
+            return f"its type {kind!r} is not known here"
+        if not place.value:
+            return "it has no value"
+        if not place.key:
+            return "it has no key"
+        return Record(
+            UUID(_text(headers, "action_id")), tool, _text(headers, "key"), place.key.decode(), place.value, place
+        )
+    except ValueError as problem:  # UnicodeDecodeError is one, too
+        return f"its headers cannot be read: {problem}"
+
+
+def _text(headers: Mapping[str, bytes | None], name: str) -> str:
+    value = headers[name]
+    if not value:
+        raise ValueError(f"{name} is empty")
+    return value.decode()
