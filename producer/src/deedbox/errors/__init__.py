@@ -51,7 +51,7 @@ from deedbox.errors.decision import (
     UnknownRun,
     Unsettled,
 )
-from deedbox.errors.handler import HandlerTaken, NoHandler, OutcomeUnknown, Refusal, RetryLater
+from deedbox.errors.handler import HandlerTaken, NoHandler, NoHandlers, OutcomeUnknown, Refusal, RetryLater
 from deedbox.errors.pipeline import (
     ConnectorFailed,
     ConnectorInvalid,
@@ -95,6 +95,7 @@ __all__ = [
     "NoConnectRole",
     "NoConnector",
     "NoHandler",
+    "NoHandlers",
     "NoLogicalDecoding",
     "NoPublication",
     "NoSuchCall",

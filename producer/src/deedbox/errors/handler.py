@@ -7,6 +7,13 @@ from datetime import timedelta
 from deedbox.errors.base import BadInput, HandlerVerdict
 
 
+class NoHandlers(BadInput):
+    """There are no handlers at {target!r}: {why}."""
+
+    target: str
+    why: str
+
+
 class NoHandler(BadInput):
     """Nothing here performs the tool {tool}: add a function with @handlers.handle({tool}), or leave the tool out with tools=[...]."""
 

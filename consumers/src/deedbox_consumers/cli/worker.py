@@ -1,0 +1,95 @@
+"""`deedbox worker`: a worker as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from deedbox.cli.options import DatabaseUrl, Schema
+from deedbox.errors import NoHandlers
+from deedbox_consumers.handlers import Handlers
+from deedbox_consumers.source import SourceName
+from deedbox_consumers.worker import CONCURRENCY, THREADS, Worker
+
+CUT_OFF = 1  # exit code after a second SIGTERM
+
+
+def worker(
+    handlers: Annotated[str, typer.Argument(metavar="MODULE:HANDLERS", help="Such as shop.tools:handlers.")],
+    *,
+    tools: Annotated[
+        str | None, typer.Option(help="Names, with commas between; default: all that have a handler.")
+    ] = None,
+    source: Annotated[SourceName, typer.Option(help="Where calls come from.")] = "kafka",
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    kafka: Annotated[
+        str | None, typer.Option(help="Bootstrap servers; default: DEEDBOX_KAFKA, or this folder's.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(help="Async handlers at work at once.")] = CONCURRENCY,
+    threads: Annotated[int, typer.Option(help="Sync handlers at work at once.")] = THREADS,
+) -> None:
+    """Perform the calls of tools. Start as many as you like, one per core, on any machine.
+
+    SIGTERM or Ctrl-C: no new calls, those under way get 25 s to end. Once more: it ends at once, and their outcome is
+    unknown until the sweep has judged it.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    one = Worker(
+        None,
+        handlers_of(handlers),
+        tools=None if tools is None else [name.strip() for name in tools.split(",") if name.strip()],
+        source=source,
+        database_url=database_url,
+        schema=schema,
+        kafka=kafka,
+        concurrency=concurrency,
+        threads=threads,
+    )
+    asyncio.run(_run(one))
+    if one.blocked:
+        logging.getLogger("deedbox.worker").warning("%d handlers still block a thread: they are cut off", one.blocked)
+        sys.stderr.flush()
+        os._exit(0)  # Python would wait for their threads, for ever if need be
+
+
+async def _run(one: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if asked:
+            os._exit(CUT_OFF)
+        asked = True
+        one.stop()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop)
+    await one.run()
+
+
+def handlers_of(target: str) -> Handlers:
+    """The Handlers at MODULE:NAME, found from the working directory too; raises NoHandlers."""
+    module, colon, name = target.partition(":")
+    if not colon:
+        raise NoHandlers(target=target, why="write MODULE:NAME")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or not f"{module}.".startswith(f"{problem.name}."):
+            raise
+        raise NoHandlers(target=target, why=f"there is no module {module} here") from problem
+    handlers = getattr(found, name, None)
+    if not isinstance(handlers, Handlers):
+        raise NoHandlers(target=target, why=f"{name} is not a deedbox_consumers.Handlers")
+    return handlers
