@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deedbox_consumers.demo.evidence import Evidence, Score, score
-from deedbox_consumers.demo.groups import await_members
-from deedbox_consumers.demo.shop import charge
 from deedbox_consumers.demo.witness import PATIENCE
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 KILL = "bold red"
 CROWD = 8  # orders of the act in which Connect dies
 BEFORE = 3  # of them committed when it does
-PAUSE = 0.1  # seconds between two of them
+PAUSE = 0.15  # seconds between two of them
 
 
 class Story:
@@ -30,6 +28,13 @@ class Story:
         self._stage = stage
         self._witness = witness
         self._timeline = timeline
+
+    def tidy(self) -> None:
+        """Let a worker finish what a demo that was stopped has left open: it is committed, so it is done."""
+        if left := self._stage.open_calls():
+            self._timeline.say(f"an earlier demo was stopped: its {left} open calls are finished first")
+            with self._stage.worker(name="worker 0") as worker, self._timeline.waiting("worker 0 finishes them"):
+                self._wait(lambda _: self._stage.open_calls() == 0, "the end of what was left open", worker)
 
     def naive(self) -> Score:
         """The agent that calls the tool, then saves, killed between the two."""
@@ -86,6 +91,9 @@ class Story:
         self._timeline.now("agent", f"has gone on meanwhile: {self._progress(seen)}")
         with self._timeline.waiting("Connect starts again"):
             self._stage.stack.start("connect")
+        with self._timeline.waiting("Debezium catches up"):
+            self._wait(lambda seen: seen.count("in Kafka") == CROWD, "the calls in Kafka", agent)
+        self._timeline.now("debezium", f"has caught up: {self._progress(seen)}")
         self._settle(agent)
         self._timeline.now("agent", f"has read every outcome: {self._progress(seen)}")
         return self._close("connect_killed", title, seen)
@@ -110,9 +118,7 @@ class Story:
 
     def _await_worker(self, name: str) -> None:
         with self._timeline.waiting(f"Kafka gives {name} its partitions"):
-            settings = self._stage.settings
-            group = f"{settings.prefix}.{charge.name}"
-            await_members(settings.need("kafka"), group, within=PATIENCE, log=self._stage.log(name))
+            self._stage.await_worker(name, PATIENCE)
 
     def _settle(self, agent: Player) -> None:
         with self._timeline.waiting("the agent waits for the outcome"):
@@ -125,10 +131,16 @@ class Story:
     def _close(self, name: str, title: str, seen: Evidence, decisions: Sequence[str] | None = None) -> Score:
         with self._witness.still():
             figures = score(name, title, seen, decisions or [call.order for call in seen.calls.values()])
-        times = "once" if figures.decisions == 1 else f"once each, {figures.decisions} times in all"
-        text = f"charged {times}" if figures.once else f"charged {figures.charges} times for {figures.decisions}"
-        self._timeline.verdict(f"{text}; the provider saw {figures.requests} requests", good=figures.once)
+        self._timeline.verdict(_verdict(figures), good=figures.once)
         return figures
 
     def _progress(self, seen: Evidence) -> str:
         return ", ".join(f"{seen.count(hop)} {hop}" for hop in ("committed", "in Kafka", "performed"))
+
+
+def _verdict(figures: Score) -> str:
+    requests = "1 request" if figures.requests == 1 else f"{figures.requests} requests"
+    if not figures.once:
+        return f"{figures.charges} charges for {figures.decisions} decided; the provider saw {requests}"
+    charged = "charged once" if figures.decisions == 1 else f"{figures.decisions} orders, each charged once"
+    return f"{charged}; the provider saw {requests}"

@@ -64,7 +64,7 @@ def demo(
         console.print("Stopped, with everything that was started.")
         raise typer.Exit(INTERRUPTED) from None
     report.show(scores, console)
-    console.print(f"Logs and the provider's books: {folder / 'demo'}", markup=False)
+    console.print(f"\nLogs and the provider's books are in {folder / 'demo'}.", markup=False)
     if as_json:
         sys.stdout.write(json.dumps(report.as_json(scores, time.monotonic() - began), indent=2) + "\n")
     raise typer.Exit(0 if report.holds(scores) else FAILED)
@@ -80,6 +80,7 @@ def _play(folder: Path, timeline: Timeline) -> list[Score]:
         witness = parts.enter_context(Witness(stage, timeline.tell))
         stage.hear = witness.hear
         story = Story(stage, witness, timeline)
+        story.tidy()
         return [act() for act in (story.naive, story.worker_killed, story.agent_killed, story.connect_killed)]
 
 

@@ -14,10 +14,9 @@ TAIL = 12  # lines of a log that an error shows
 
 
 class DemoFailed(NotReady):
-    """{what} (waited {seconds:.0f} s at most). The end of {log}: {tail}"""
+    """{what}. The end of {log}: {tail}"""
 
     what: str
-    seconds: float
     log: Path
     tail: str
 

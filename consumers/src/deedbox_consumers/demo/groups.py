@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from deedbox_consumers.demo.failure import DemoFailed, tail
+from deedbox_debezium.patience import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-LOOK_EVERY = 0.1  # seconds
 ASK_WITHIN = 10.0  # seconds for one answer of the broker
 
 
 def await_members(kafka: str, group: str, *, within: float, log: Path) -> None:
     """Wait until the group is stable and not empty. Raises DemoFailed."""
     admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
-    until = time.monotonic() + within
-    while not _ready(admin, group):
-        if time.monotonic() > until:
-            raise DemoFailed(what=f"the group {group} has no members", seconds=within, log=log, tail=tail(log))
-        time.sleep(LOOK_EVERY)
+    if not wait_for(lambda: _ready(admin, group), within):
+        raise DemoFailed(what=f"The group {group} has no members after {within:.0f} s", log=log, tail=tail(log))
 
 
 def _ready(admin: AdminClient, group: str) -> bool:

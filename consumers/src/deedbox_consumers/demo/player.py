@@ -38,6 +38,7 @@ class Player:
         hear: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
         self.log = log
+        self.name = log.stem.replace("-", " ")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOX_")}
         armed = {"DEEDBOX_CRASH_AT": crash_at} if crash_at else {}
         with log.open("ab") as file:
@@ -89,14 +90,16 @@ class Player:
     def await_end(self, within: float) -> None:
         """Wait until it has ended by itself and well; raises DemoFailed."""
         if (code := self._wait(within)) != 0:
-            what = "did not end" if code is None else f"ended with exit code {code}"
-            raise DemoFailed(what=f"{self.log.stem} {what}", seconds=within, log=self.log, tail=tail(self.log))
+            what = f"did not end within {within:.0f} s" if code is None else f"ended with exit code {code}"
+            raise DemoFailed(what=f"The {self.name} {what}", log=self.log, tail=tail(self.log))
 
     def await_crash(self, within: float) -> None:
         """Wait until it has died at its crash point; raises DemoFailed."""
         if (code := self._wait(within)) != -signal.SIGKILL:
-            what = "did not reach its crash point" if code is None else f"ended with exit code {code} before it"
-            raise DemoFailed(what=f"{self.log.stem} {what}", seconds=within, log=self.log, tail=tail(self.log))
+            what = (
+                f"was not reached within {within:.0f} s" if code is None else f"was not reached: it ended with {code}"
+            )
+            raise DemoFailed(what=f"The crash point of {self.name} {what}", log=self.log, tail=tail(self.log))
 
     def _wait(self, within: float) -> int | None:
         try:
@@ -139,5 +142,5 @@ def outside(books: Path, *, log: Path, environment: Mapping[str, str], within: f
     player = Player("deedbox_consumers.demo.outside:main", str(books), log=log, environment=environment, hear=hear)
     if not listening.wait(within):
         player.end()
-        raise DemoFailed(what="the provider does not listen", seconds=within, log=log, tail=tail(log))
+        raise DemoFailed(what=f"The provider does not listen after {within:.0f} s", log=log, tail=tail(log))
     return player, f"http://127.0.0.1:{ports[0]}"

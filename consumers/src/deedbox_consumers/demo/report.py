@@ -42,10 +42,8 @@ def show(scores: Sequence[Score], console: Console) -> None:
 
 
 def _counts(scores: Sequence[Score]) -> Table:
-    names = ("decisions", "charges", "requests", "model asked", "asked twice", "lost")
-    table = Table("", *(_head(name) for name in names), "", box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for column in table.columns[1:-1]:
-        column.justify = "right"
+    table = _table("", "decided", "charged", "requests", "model\nasked", "asked\ntwice", "lost", "")
+    table.columns[-1].justify = "left"
     for figures in scores:
         style = "green" if figures.once else "bold red"
         table.add_row(
@@ -54,31 +52,33 @@ def _counts(scores: Sequence[Score]) -> Table:
             Text(str(figures.charges), style),
             str(figures.requests),
             str(figures.asked),
-            Text(str(figures.asked_twice), "" if figures.asked_twice == 0 else style),
-            Text(str(figures.lost), "" if figures.lost == 0 else style),
-            Text("once" if figures.once else "charged again" if figures.extra else "not once", style),
+            Text(str(figures.asked_twice), style if figures.asked_twice else ""),
+            Text(str(figures.lost), style if figures.lost else ""),
+            Text(_word(figures), style),
         )
     return table
 
 
 def _hops(scores: Sequence[Score]) -> Table:
-    table = Table(
-        "how long each hop took",
-        *(_head(hop) for hop in HOPS),
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        header_style="bold",
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = _table("hops (median)", *HOPS)
     for figures in scores:
         if figures.hops:
             table.add_row(figures.title, *(_span(figures.hops.get(hop)) for hop in HOPS))
     return table
 
 
-def _head(name: str) -> str:
-    return name.replace(" ", "\n", 1) if name.startswith(("model", "asked")) else name
+def _word(figures: Score) -> str:
+    if figures.once:
+        return "once"
+    return "charged twice" if figures.extra else "not once"
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table.add_column(first, no_wrap=True, min_width=15)
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True, vertical="bottom")
+    return table
 
 
 def _span(seconds: float | None) -> Text:

@@ -74,6 +74,7 @@ class Order:
     customer: str
     cents: int
     status: str
+    steps: int
 
     @property
     def ask(self) -> str:
@@ -102,7 +103,7 @@ def find_order(conn: psycopg.Connection, order_id: str) -> Order:
 
 
 def mark(conn: psycopg.Connection, order_id: str, status: str) -> None:
-    """Set an order's status."""
+    """Set an order's status, and count the step."""
     conn.execute(sql["mark"], {"id": order_id, "status": status})
 
 

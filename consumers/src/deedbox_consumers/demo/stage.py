@@ -10,9 +10,10 @@ import psycopg
 from deedbox import migrate, registry
 from deedbox.settings import Settings
 from deedbox.statements import Statements
+from deedbox_consumers.demo.groups import await_members
 from deedbox_consumers.demo.player import Player, outside
 from deedbox_consumers.demo.provider import Provider
-from deedbox_consumers.demo.shop import OUTSIDE, charge, create_tables, open_order
+from deedbox_consumers.demo.shop import OUTSIDE, Order, charge, create_tables, find_order, open_order
 from deedbox_debezium import connector, topics
 
 if TYPE_CHECKING:
@@ -70,6 +71,22 @@ class Stage:
         """A new order of the shop; gives its id."""
         with psycopg.connect(self.stack.database_url, autocommit=True) as conn:
             return open_order(conn, CUSTOMER, CENTS)
+
+    def find(self, order: str) -> Order:
+        """The row of an order."""
+        with psycopg.connect(self.stack.database_url, autocommit=True) as conn:
+            return find_order(conn, order)
+
+    def open_calls(self) -> int:
+        """How many calls of the ledger are open, those of earlier times included."""
+        with psycopg.connect(self.stack.database_url, autocommit=True) as conn:
+            row = conn.execute(self.sql["open_calls"]).fetchone()
+        return int(row[0]) if row else 0
+
+    def await_worker(self, name: str, within: float) -> None:
+        """Wait until Kafka has given the worker of this name its partitions. Raises DemoFailed."""
+        group = f"{self.settings.prefix}.{charge.name}"
+        await_members(self.settings.need("kafka"), group, within=within, log=self.log(name))
 
     def naive(self, order: str, *, name: str, crash_at: str | None = None) -> Player:
         """The agent without Deedbox."""

@@ -89,9 +89,8 @@ class Timeline:
     def verdict(self, text: str, *, good: bool) -> None:
         """End a chapter."""
         self.flush()
-        self.console.print(
-            Text.assemble(" " * 9, (f"{'=' if good else '!'} {text}", "bold green" if good else "bold red"))
-        )
+        mark = ("✓" if good else "✗") if self.console.encoding.startswith("utf") else ("=" if good else "!")
+        self.console.print(Text(f"{mark:>7}  {text}", "bold green" if good else "bold red"))
 
     def flush(self) -> None:
         """Print whatever still waits."""

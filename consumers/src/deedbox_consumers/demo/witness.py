@@ -92,7 +92,7 @@ class Witness:
                 if self._problem is not None:
                     raise self._problem
                 if (left := until - time.monotonic()) <= 0:
-                    raise DemoFailed(what=f"{what} did not come", seconds=within, log=log, tail=tail(log))
+                    raise DemoFailed(what=f"Within {within:.0f} s {what} did not come", log=log, tail=tail(log))
                 self._lock.wait(left)
 
     @contextlib.contextmanager

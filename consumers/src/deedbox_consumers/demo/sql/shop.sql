@@ -8,7 +8,8 @@ CREATE TABLE IF NOT EXISTS {schema}.orders (
   id       text GENERATED ALWAYS AS ('order-' || n::text) STORED UNIQUE,
   customer text NOT NULL,
   cents    int NOT NULL,
-  status   text NOT NULL DEFAULT 'new'
+  status   text NOT NULL DEFAULT 'new',
+  steps    int NOT NULL DEFAULT 0  -- counted up by each step: done twice, it would show
 )
 
 -- name: create_saved
@@ -23,10 +24,10 @@ CREATE TABLE IF NOT EXISTS {schema}.saved (
 INSERT INTO {schema}.orders (customer, cents) VALUES (%(customer)s, %(cents)s) RETURNING id
 
 -- name: order
-SELECT id, customer, cents, status FROM {schema}.orders WHERE id = %(id)s
+SELECT id, customer, cents, status, steps FROM {schema}.orders WHERE id = %(id)s
 
 -- name: mark
-UPDATE {schema}.orders SET status = %(status)s WHERE id = %(id)s
+UPDATE {schema}.orders SET status = %(status)s, steps = steps + 1 WHERE id = %(id)s
 
 -- name: saved
 SELECT message::text FROM {schema}.saved WHERE order_id = %(id)s ORDER BY n

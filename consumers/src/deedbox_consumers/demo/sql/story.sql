@@ -21,3 +21,7 @@ WHERE a.run_id = ANY (%(runs)s) ORDER BY a.id
 -- Runs whose last step asks for nothing.
 SELECT count(*) FROM {schema}.step s
 WHERE s.run_id = ANY (%(runs)s) AND s.kind = 'decision' AND s.width = 0
+
+-- name: open_calls
+-- Calls that an earlier demo left behind.
+SELECT count(*) FROM {schema}.outcome WHERE status IN ('held', 'pending', 'running', 'retry')
