@@ -1,0 +1,62 @@
+-- What the benchmark asks the server. Nothing here is part of the product.
+
+-- name: extensions
+CREATE EXTENSION IF NOT EXISTS pg_walinspect
+
+-- name: topics
+SELECT name, partitions FROM {schema}.topic
+
+-- name: step_events
+UPDATE {schema}.box SET step_events = %s
+
+-- name: session
+-- The watching session goes by the primary key, whatever the statistics say.
+SELECT set_config('enable_seqscan', 'off', false)
+
+-- name: now
+SELECT {schema}.uuid_floor(clock_timestamp())
+
+-- name: open
+-- The oldest call from an id on that has no final outcome: asked again from its answer on, it costs one pass in all.
+SELECT action_id FROM {schema}.outcome
+WHERE action_id >= %s AND status IN ('held', 'pending', 'running', 'retry', 'in_doubt') ORDER BY action_id LIMIT 1
+
+-- name: done
+SELECT count(*), count(*) FILTER (WHERE status = 'done') FROM {schema}.outcome WHERE action_id >= %s
+
+-- name: commits
+-- Of all sessions of this database, reads included.
+SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()
+
+-- name: updates
+SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = '{schema}.outcome'::regclass
+
+-- name: position
+SELECT pg_current_wal_flush_lsn()::text
+
+-- name: wal
+-- All bytes between two positions, page headers included, and those of full-page images among them.
+SELECT pg_wal_lsn_diff(%(to)s::pg_lsn, %(from)s::pg_lsn)::bigint,
+       (SELECT coalesce(sum(fpi_size), 0)::bigint FROM pg_get_wal_stats(%(from)s::pg_lsn, %(to)s::pg_lsn))
+
+-- name: wal_by_relation
+-- Who they are for; a record that touches two tables is shared out by the data of each.
+SELECT coalesce(c.relname, 'other'), sum(b.block_data_length)::bigint, count(*)
+FROM pg_get_wal_block_info(%(from)s::pg_lsn, %(to)s::pg_lsn, false) b
+LEFT JOIN pg_class c ON pg_relation_filenode(c.oid) = b.relfilenode
+GROUP BY 1 ORDER BY 2 DESC
+
+-- name: wal_by_kind
+SELECT "resource_manager/record_type", count::bigint, record_size::bigint, fpi_size::bigint
+FROM pg_get_wal_stats(%(from)s::pg_lsn, %(to)s::pg_lsn, true) WHERE count > 0 ORDER BY record_size DESC
+
+-- name: hops
+-- The moments of a call's life by the server's clock, as seconds since 1970.
+SELECT o.action_id::text, extract(epoch FROM b.created_at)::float8, extract(epoch FROM o.claimed_at)::float8,
+       (o.result ->> 'at')::float8 / 1e9, extract(epoch FROM o.finished_at)::float8
+FROM {schema}.outcome o JOIN {schema}.outbox b ON b.id = o.action_id WHERE o.action_id >= %s
+
+-- name: asked_at
+-- When each session of the claim path was last given a statement.
+SELECT pid, application_name, query_start FROM pg_stat_activity
+WHERE datname = current_database() AND application_name IN ('deedbox-worker claim', 'deedbox-worker finish')
