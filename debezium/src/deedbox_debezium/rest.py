@@ -120,12 +120,11 @@ class Rest:
     def _ask(self, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
         problem: Exception | None = None
         for number in attempts(self._patience):
-            if problem is not None:
-                log.warning("Kafka Connect at %s does not answer yet (%s), attempt %d", self._url, problem, number)
             try:
                 return self._once(method, path, body, missing=missing)
             except (httpx2.TransportError, _Rebalancing) as latest:
                 problem = latest
+                log.warning("Kafka Connect at %s does not answer yet (%s; attempt %d)", self._url, latest, number)
         raise ConnectUnreachable(url=self._url, reason=problem, seconds=self._patience) from problem
 
     def _once(self, method: str, path: str, body: object, *, missing: bool) -> Any:

@@ -129,13 +129,12 @@ def _differences(topic: Topic, partitions: int, settings: Mapping[str, str | Non
 def _partitions(admin: AdminClient, kafka: str, patience: float) -> dict[str, int]:
     problem: KafkaException | None = None
     for number in attempts(patience):
-        if problem is not None:
-            log.warning("no Kafka broker answers at %s yet, attempt %d", kafka, number)
         try:
             found = admin.list_topics(timeout=min(ASK_WITHIN, patience)).topics
             return {name: len(metadata.partitions) for name, metadata in found.items()}
         except KafkaException as latest:
             problem = latest
+            log.warning("no Kafka broker answers at %s yet (attempt %d)", kafka, number)
     reason = problem.args[0].str() if problem else None
     raise KafkaUnreachable(kafka=kafka, seconds=patience, reason=reason) from problem
 

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
-STOP_WITHIN = 8.0  # seconds between the polite signal and SIGKILL; a broker needs one or two
+STOP_WITHIN = 3.0  # seconds between the polite signal and SIGKILL: nobody waits any more, and every part bears it
 
 
 def die_with_parent() -> None:
