@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ class Lanes:
         if (lane := self._lanes.get(key)) is not None:
             lane.append(record)
         else:
-            self._lanes[key] = deque((record,))
-            task = asyncio.get_running_loop().create_task(self._run(key))
+            lane = self._lanes[key] = deque((record,))
+            task = asyncio.get_running_loop().create_task(self._run(key, lane))
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(partial(self._ended, key, lane))
 
     def drop(self, unwanted: Callable[[Record], bool]) -> None:
         """Forget waiting records. The first of each lane is left to end by itself: its claim may be under way."""
@@ -85,22 +86,21 @@ class Lanes:
         for task in self._tasks:
             task.cancel()
 
-    async def _run(self, key: Key) -> None:
-        lane = self._lanes[key]
-        try:
-            while lane:
-                await self._work(lane[0])
-                self._forget(lane.popleft())
-        finally:
-            del self._lanes[key]
-            for record in lane:
-                self._forget(record)
+    async def _run(self, key: Key, lane: deque[Record]) -> None:
+        while lane:
+            await self._work(lane[0])
+            self._forget(lane.popleft())
+        del self._lanes[key]
 
     def _forget(self, record: Record) -> None:
         self.ids.discard(record.id)
         self._counts[record.tool] -= 1
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, key: Key, lane: deque[Record], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if lane:  # cut off, perhaps before it began
+            del self._lanes[key]
+            for record in lane:
+                self._forget(record)
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._fail(problem)
