@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -36,7 +37,7 @@ def outside(tmp_path: Path) -> Iterator[dict[str, str]]:
     command = [sys.executable, "-m", "deedbox_consumers.demo.outside", str(tmp_path / "books.sqlite")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        port = process.stdout.readline().strip()
+        port = json.loads(process.stdout.readline())["port"]
         base = f"http://127.0.0.1:{port}/v1"
         yield {"PAY_URL": f"{base}/charges", "OPENAI_BASE_URL": base, "OPENAI_API_KEY": "none"}
         process.terminate()
