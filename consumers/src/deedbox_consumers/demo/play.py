@@ -1,0 +1,50 @@
+"""From the real parts to the last act."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from deedbox_consumers.demo.acts import Story
+from deedbox_consumers.demo.stage import Stage
+from deedbox_consumers.demo.timeline import Timeline
+from deedbox_consumers.demo.witness import Witness
+from deedbox_debezium.stack import Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from deedbox_consumers.demo.evidence import Score
+
+
+def play(folder: Path, console: Console) -> list[Score]:
+    """Start what does not run, play every act, stop what was started. Raises DemoFailed, StackFailed."""
+    with ExitStack() as parts:
+        timeline = parts.enter_context(Timeline(console))
+        timeline.head("0. The real parts")
+        stack = parts.enter_context(_stack(folder, timeline))
+        with timeline.waiting("ledger, topics and connector are put there"):
+            stage = parts.enter_context(Stage(stack))
+        timeline.say("ledger, topics, connector and the payment provider are ready")
+        witness = parts.enter_context(Witness(stage, timeline.tell))
+        stage.hear = witness.hear
+        story = Story(stage, witness, timeline)
+        story.tidy()
+        return [act() for act in (story.naive, story.worker_killed, story.agent_killed, story.connect_killed)]
+
+
+@contextmanager
+def _stack(folder: Path, timeline: Timeline) -> Iterator[Stack]:
+    """The folder's stack: one that runs whole is used and left, else it runs as long as this process."""
+    found = Stack(folder, progress=timeline)
+    if all(part["answers"] for part in found.status().values()):
+        timeline.say(f"the stack of {folder} runs already: it is used and left running")
+        yield found
+        return
+    with Stack(folder, supervised=True, progress=timeline) as stack:
+        with timeline.waiting("PostgreSQL, Kafka and Kafka Connect start"):
+            stack.up()
+        yield stack
