@@ -1,4 +1,4 @@
-"""Fetch Debezium's locked jars: `python -m deedbox_debezium.stack.plugin FOLDER`, FOLDER being Connect's `plugin.path`."""
+"""Fetch Debezium's locked jars: `python -m deedbox_debezium.stack.plugin FOLDER` (Connect's `plugin.path`)."""
 
 from __future__ import annotations
 

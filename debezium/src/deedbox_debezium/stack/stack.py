@@ -136,23 +136,11 @@ class Stack:
         Raises StackFailed if a part ends or does not answer in time. Whatever this call has started is then stopped
         again, also when it is interrupted.
         """
-        wanted = {need for part in parts or NAMES for need in (part, *NEEDS[part])}
-        with self._locked():
-            services = [service for service in self._services() if service.name in wanted]
-            for service in services:
-                self._take_ports(service)
-            started: list[Service] = []
-            self._giving_up.clear()
-            try:
-                self._in_parallel(services, started)
-            except BaseException:
-                self._stop(started)
-                raise
-            self._write_settings()
+        self._up({need for part in parts or NAMES for need in (part, *NEEDS[part])})
 
     def start(self, part: PartName) -> None:
-        """Start this one part (and what it needs)."""
-        self.up(part)
+        """Start this one part again, and nothing that it needs. Raises as `up` does."""
+        self._up({part})
 
     def down(self) -> list[str]:
         """Stop whatever runs, last started first; gives the names of what was stopped."""
@@ -203,6 +191,20 @@ class Stack:
 
     def _service(self, name: PartName) -> Service:
         return next(service for service in self._services() if service.name == name)
+
+    def _up(self, wanted: set[PartName]) -> None:
+        with self._locked():
+            services = [service for service in self._services() if service.name in wanted]
+            for service in services:
+                self._take_ports(service)
+            started: list[Service] = []
+            self._giving_up.clear()
+            try:
+                self._in_parallel(services, started)
+            except BaseException:
+                self._stop(started)
+                raise
+            self._write_settings()
 
     def _in_parallel(self, services: Sequence[Service], started: list[Service]) -> None:
         """PostgreSQL beside Kafka and, when that answers, Connect."""
