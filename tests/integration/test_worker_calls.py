@@ -1,0 +1,271 @@
+"""What a worker does with a call, on a real Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from deedbox import AsyncDeedbox, Deedbox, user
+from deedbox.errors import NotMigrated, ToolNotApplied
+from deedbox.outcomes import Done, GaveUp, Refused
+from deedbox_consumers import Attempt, OutcomeUnknown, Refusal, Worker
+from deedbox_consumers import execute as executing
+from deedbox_consumers.report import Report
+from tests.support.fleet import Provider, decide, ids, outcomes, status, wait_until
+from tests.support.shop import TOOLS, Receipt, Shop, charge, lookup, mail
+
+
+def test_beside_the_agent_it_is_woken_by_the_commit(box: Deedbox) -> None:  # I1
+    provider = Provider()
+    # It would look by itself only after an hour.
+    with Worker(box, provider.handlers(), poll=timedelta(hours=1)):
+        run = decide(box, call := charge(customer="c", cents=4900))
+        assert outcomes(box, run) == ["done"]
+    (made,) = run.journal.calls.values()
+    assert made.result == {"id": "ch_4900"}
+    assert call.key is None
+
+
+async def test_as_a_task_of_an_event_loop(shop: Shop) -> None:
+    provider = Provider()
+    box = AsyncDeedbox(shop.url, tools=TOOLS, schema=shop.schema)
+    async with box, Worker(box, provider.handlers()):
+        run = await box.run("r", messages=[user("go")])
+        async for turn in run:
+            if turn.number == 2:
+                break
+            async with turn.transaction(calls=[charge(customer="c", cents=1), lookup(order="o")]):
+                pass
+    assert [made.status for made in run.journal.calls.values()] == ["done", "done"]
+
+
+def test_a_refusal_is_the_outcome(box: Deedbox) -> None:
+    provider = Provider()
+
+    def refuse(*_: object) -> None:
+        raise Refusal("card_declined", "no funds")
+
+    provider.on[charge.name] = refuse
+    with Worker(box, provider.handlers()):
+        assert outcomes(box, decide(box, charge(customer="c", cents=1))) == ["refused"]
+    assert len(provider.requests) == 1
+
+
+def test_what_is_unknown_is_repeated_under_the_same_key(box: Deedbox) -> None:  # I6 I7
+    provider = Provider()
+
+    def charged_and_silent(_: object, attempt: Attempt) -> None:
+        if attempt.number == 1:
+            raise OutcomeUnknown("the answer was lost")
+
+    provider.on[charge.name] = charged_and_silent
+    with Worker(box, provider.handlers()):
+        assert outcomes(box, decide(box, charge(customer="c", cents=1))) == ["done"]
+    assert [attempt.number for attempt in provider.attempts] == [1, 2]
+    assert len(provider.effects) == 1
+
+
+def test_what_was_plainly_not_sent_is_tried_again_and_leaves_no_doubt(box: Deedbox, conn: psycopg.Connection) -> None:
+    provider = Provider()
+    tried = threading.Event()
+
+    def refuse_connection(*_: object) -> None:
+        tried.set()
+        raise ConnectionRefusedError(111, "refused")
+
+    provider.on[charge.name] = refuse_connection
+    with Worker(box, provider.handlers()):
+        run = decide(box, charge(customer="c", cents=1))
+        assert tried.wait(60)
+        wait_until(lambda: status(conn, run)[0] != "running")
+        assert not status(conn, run)[2]
+
+
+def test_an_async_handler_is_ended_at_its_deadline_and_its_outcome_is_unknown(  # I7 I16
+    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charge, "deadline", timedelta(milliseconds=50))
+    provider = Provider()
+    provider.on[charge.name] = lambda *_: asyncio.sleep(3600)
+    with Worker(box, provider.handlers()):
+        run = decide(box, charge(customer="c", cents=1))
+        wait_until(lambda: status(conn, run)[2])
+        assert status(conn, run)[0] in {"retry", "pending", "running"}
+
+
+def test_a_sync_handler_runs_on_but_its_call_is_judged_at_the_deadline(  # I7 I8
+    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "deadline", timedelta(milliseconds=50))
+    provider, let = Provider(), threading.Event()
+    provider.on[lookup.name] = lambda *_: let.wait(60) and None
+    with Worker(box, provider.handlers(), threads=1) as worker:
+        run = decide(box, lookup(order="o"))
+        wait_until(lambda: status(conn, run)[2])
+        let.set()
+        assert outcomes(box, run) == ["done"]
+    assert worker.blocked == 0
+
+
+def test_sync_handlers_run_beside_each_other(box: Deedbox) -> None:
+    provider, all_there = Provider(), threading.Barrier(4)
+    provider.on[lookup.name] = lambda *_: all_there.wait(60) and None
+    with Worker(box, provider.handlers(), threads=4):
+        run = decide(box, *(lookup(order=str(number)) for number in range(4)))
+        assert outcomes(box, run) == ["done"] * 4
+
+
+def test_no_more_are_at_work_than_allowed(box: Deedbox) -> None:
+    provider, at_work, most = Provider(), 0, 0
+
+    async def work(*_: object) -> None:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await asyncio.sleep(0.01)
+        at_work -= 1
+
+    provider.on[charge.name] = work
+    with Worker(box, provider.handlers(), concurrency=3):
+        run = decide(box, *(charge(customer="c", cents=cents) for cents in range(1, 21)))
+        assert outcomes(box, run) == ["done"] * 20
+    assert most == 3
+
+
+def test_one_bad_result_in_500_spoils_only_itself(box: Deedbox, conn: psycopg.Connection) -> None:  # I14
+    provider = Provider()
+    provider.on[charge.name] = lambda args, _: Receipt(id="\0" if args.cents == 250 else "ok")
+    with Worker(box, provider.handlers()):
+        run = decide(box, *(charge(customer="c", cents=cents) for cents in range(1, 501)))
+        ended = outcomes(box, run)
+    assert ended.count("done") == 499
+    assert ended[249] == "gave_up"
+    row = conn.execute("SELECT error->>'reason', unsettled FROM outcome WHERE status = 'gave_up'").fetchone()
+    assert row is not None
+    assert "NUL" in row[0]
+    assert row[1] is False
+    assert set(provider.effects.values()) == {1}
+
+
+def test_a_result_that_the_database_refuses_spoils_only_itself(  # I14
+    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = executing.done
+
+    def unchecked(tool: Any, value: Any) -> Report:
+        bad = {"no json": "{", "nul": '"\0"', "surrogate": '"\ud800"', "large": '"' + "x" * 950_000 + '"'}
+        return Report("done", unsettled=False, result=bad[value.id]) if value.id in bad else checked(tool, value)
+
+    monkeypatch.setattr(executing, "done", unchecked)
+    provider = Provider()
+    words = {7: "no json", 19: "nul", 20: "surrogate", 33: "large"}
+    provider.on[charge.name] = lambda args, _: Receipt(id=words.get(args.cents, "ok"))
+    with Worker(box, provider.handlers()):
+        run = decide(box, *(charge(customer="c", cents=cents) for cents in range(1, 41)))
+        ended = outcomes(box, run)
+    assert [at + 1 for at, end in enumerate(ended) if end == "gave_up"] == list(words)
+    assert ended.count("done") == 36
+    assert conn.execute("SELECT count(*) FROM outcome WHERE unsettled").fetchone() == (0,)
+
+
+def test_outcomes_reach_the_agent_as_types(box: Deedbox) -> None:
+    provider = Provider()
+
+    def answer(args: Any, _: Attempt) -> Any:
+        if args.cents == 2:
+            raise Refusal("declined", "no")
+        return Receipt(id="x") if args.cents == 1 else {"odd": True}
+
+    provider.on[charge.name] = answer
+    calls = [charge(customer="c", cents=cents) for cents in (1, 2, 3)]
+    with Worker(box, provider.handlers()):
+        run = box.run("r", messages=[user("go")])
+        for turn in run:
+            with box.connection() as conn:
+                made = turn.commit(calls=calls, on=conn)
+            break
+        assert outcomes(box, run) == ["done", "refused", "gave_up"]
+        done, refused, gave_up = (run.outcome(call) for call in made)
+    assert done == Done(Receipt(id="x"))
+    assert refused == Refused("declined", "no")
+    assert isinstance(gave_up, GaveUp)
+    assert "does not fit Receipt" in gave_up.reason
+
+
+def test_an_open_predecessor_blocks_its_order_key_and_no_other(box: Deedbox, conn: psycopg.Connection) -> None:
+    provider = Provider()
+    with Worker(box, provider.handlers(), tools=["charge_customer"]):
+        run = decide(box, mail(to="a@x", text="1"), mail(to="a@x", text="2"), mail(to="b@x", text="3"))
+    first, second, third = ids(conn, run)
+    conn.execute(
+        "UPDATE outcome SET status = 'in_doubt', unsettled = true, next_at = 'infinity' WHERE action_id = %s", [first]
+    )
+    with Worker(box, provider.handlers()):
+        wait_until(lambda: status(conn, run, 2)[0] == "done")
+        assert status(conn, run, 1)[:2] == ("pending", 0)
+        conn.execute(
+            "UPDATE outcome SET status = 'done', unsettled = false, next_at = NULL WHERE action_id = %s", [first]
+        )
+        wait_until(lambda: status(conn, run, 1)[0] == "done")
+    assert [key.rsplit(":", 1)[1] for key in provider.requests] == ["2", "1"]
+    assert {second, third} == {made for made in ids(conn, run)[1:]}
+
+
+def test_the_lifespan_is_the_handlers_state(box: Deedbox) -> None:
+    provider, said = Provider(), list[str]()
+    handlers = provider.handlers()
+
+    @handlers.lifespan
+    async def resources() -> Any:
+        said.append("open")
+        yield said
+        said.append("closed")
+
+    provider.on[charge.name] = lambda _, attempt: attempt.state.append("used")
+    with Worker(box, handlers):
+        assert outcomes(box, decide(box, charge(customer="c", cents=1))) == ["done"]
+    assert said == ["open", "used", "closed"]
+
+
+def test_a_lost_connection_is_made_anew(  # I5
+    box: Deedbox, conn: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = Provider()
+    with caplog.at_level(logging.CRITICAL), Worker(box, provider.handlers()):
+        for _ in range(3):
+            conn.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'deedbox-worker%'"
+            )
+            run = decide(box, *(charge(customer="c", cents=cents) for cents in range(1, 4)))
+            assert outcomes(box, run) == ["done"] * 3
+    assert not caplog.records
+    assert len(provider.effects) == 9
+
+
+def test_what_the_database_lacks_is_said_at_the_start(shop: Shop, conn: psycopg.Connection) -> None:
+    handlers = Provider().handlers()
+    with pytest.raises(NotMigrated), Worker(None, handlers, database_url=shop.url, schema="nothing_here"):
+        pass
+    conn.execute("UPDATE tool SET result_fingerprints = ARRAY['\\x0102030405060708'::bytea] WHERE name = 'send_mail'")
+    with (
+        pytest.raises(ToolNotApplied, match="send_mail"),
+        Worker(None, handlers, database_url=shop.url, schema=shop.schema),
+    ):
+        pass
+
+
+async def test_what_it_cannot_cope_with_ends_it_loudly(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    worker = Worker(None, Provider().handlers(), database_url=shop.url, schema=shop.schema)
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        async with worker:
+            with shop.connect() as conn:
+                conn.execute("DROP FUNCTION pending")
+            while not caplog.records:
+                await asyncio.sleep(0.01)
+    assert "cannot go on" in caplog.text
