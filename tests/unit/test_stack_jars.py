@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,12 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What the repository gives, one after the other; what is fetched is taken away."""
     contents: list[bytes] = []
 
-    def download(jar: Jar, repository: Path, target: Path) -> None:
+    def fetch(jar: Jar, target: Path) -> None:
         if not contents:
             raise OSError(f"no {jar.filename}")
         target.write_bytes(contents.pop(0))
 
-    monkeypatch.setattr(jars, "_download", download)
+    monkeypatch.setattr(jars, "_repository", lambda: nullcontext(fetch))
     monkeypatch.setattr(jars, "TRY_WITHIN", 0)
     return contents
 

@@ -1,4 +1,4 @@
-"""The Java parts: fetched by Maven coordinate with jgo, and taken only if their SHA-256 is the one in `jars.lock`.
+"""The Java parts: found by Maven coordinate with jgo, and taken only if their SHA-256 is the one in `jars.lock`.
 
 Two class paths that must stay apart: `kafka` (broker and Connect worker) and `debezium` (the plugin; Connect gives it a
 class loader of its own). What was fetched is verified at every start, so a truncated or altered file is fetched again.
@@ -19,6 +19,8 @@ from importlib.resources import files
 from pathlib import Path
 from threading import Event
 from typing import Final
+
+import httpx2
 
 from deedbox.errors import ExtraMissing, JarRefused
 from deedbox_debezium.patience import attempts
@@ -60,6 +62,9 @@ def locked() -> tuple[Jar, ...]:
     text = (files("deedbox_debezium") / LOCK).read_text(encoding="utf-8")
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
     return tuple(Jar(environment, name, int(size), digest) for environment, name, size, digest in rows)
+
+
+Fetch = Callable[[Jar, Path], None]  # brings a jar to a path; raises HTTPError or OSError
 
 
 class Jars:
@@ -113,35 +118,36 @@ class Jars:
             with (
                 tempfile.TemporaryDirectory(dir=self.folder) as staging,
                 progress.download("Kafka and Debezium", sum(jar.size for jar in wanting)) as came_in,
+                _repository() as fetch,
                 ThreadPoolExecutor(AT_ONCE) as pool,
             ):
                 try:
-                    list(pool.map(lambda jar: self._fetch(jar, Path(staging), came_in), wanting))
+                    list(pool.map(lambda jar: self._fetch(jar, Path(staging), fetch, came_in), wanting))
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
 
-    def _fetch(self, jar: Jar, staging: Path, came_in: Callable[[int], None]) -> None:
-        fetched = staging / jar.filename
-        problem: Exception | None = None
+    def _fetch(self, jar: Jar, staging: Path, fetch: Fetch, came_in: Callable[[int], None]) -> None:
+        fetched = staging / f"{jar.environment}-{jar.filename}"
+        reason = "it could not be fetched"
         for _ in attempts(TRY_WITHIN, first=1.0, longest=8.0):
             if self._giving_up.is_set():
                 raise JarRefused(jar=jar.coordinate, reason="fetching was interrupted")
             try:
-                _download(jar, fetched.with_suffix(".m2"), fetched)
-                break
-            except (OSError, RuntimeError) as latest:  # what requests and jgo raise
-                problem = latest
-        else:
-            raise JarRefused(jar=jar.coordinate, reason=f"it could not be fetched ({problem})") from problem
-        if not jar.is_good(fetched):
+                fetch(jar, fetched)
+            except (httpx2.HTTPError, OSError) as problem:
+                reason = f"it could not be fetched ({problem})"
+                continue
+            if jar.is_good(fetched):
+                target = self.path(jar)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                fetched.replace(target)
+                came_in(jar.size)
+                return
             with fetched.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
-            raise JarRefused(jar=jar.coordinate, reason=f"its SHA-256 is {found} and not {jar.sha256}")
-        target = self.path(jar)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fetched.replace(target)
-        came_in(jar.size)
+            reason = f"its SHA-256 is {found} and not {jar.sha256}"
+        raise JarRefused(jar=jar.coordinate, reason=reason)
 
     def _clear_strangers(self) -> None:
         """Remove whatever else lies in the folders: the class path is the folder's content."""
@@ -162,14 +168,33 @@ class Jars:
             yield
 
 
-def _download(jar: Jar, repository: Path, target: Path) -> None:
-    """Bring the file here with jgo, through a repository folder of its own: no half file is ever taken for whole."""
+@contextmanager
+def _repository() -> Iterator[Fetch]:
+    """How to fetch one jar: from the repositories that jgo's settings name, else from its default.
+
+    One client for all of them: jgo's own download makes a connection and reads the certificates twice for each file,
+    which costs more than the bytes.
+    """
     try:
-        from jgo.maven import MavenContext  # noqa: PLC0415  only a first start needs it
+        from jgo.config import GlobalSettings  # noqa: PLC0415  only a first start needs it
+        from jgo.maven import MavenContext  # noqa: PLC0415
     except ImportError as missing:
         raise ExtraMissing(what="The local stack", extra="deedbox-debezium[local]") from missing
-    shutil.rmtree(repository, ignore_errors=True)
-    group, artifact, version = jar.coordinate.split(":")
-    context = MavenContext(repo_cache=repository, local_repos=[], timeout=30)
-    context.project(group, artifact).at_version(version).artifact().resolve().replace(target)
-    shutil.rmtree(repository, ignore_errors=True)
+    context = MavenContext(remote_repos=GlobalSettings.load().repositories or None, local_repos=[])
+    with httpx2.Client(timeout=30, follow_redirects=True) as client:
+
+        def fetch(jar: Jar, target: Path) -> None:
+            group, name, version = jar.coordinate.split(":")
+            artifact = context.project(group, name).at_version(version).artifact()
+            path = f"{artifact.component.path_prefix.as_posix()}/{artifact.filename}"
+            for repository in context.remote_repos.values():
+                with client.stream("GET", f"{repository}/{path}") as answer:
+                    if answer.status_code == httpx2.codes.NOT_FOUND:
+                        continue
+                    answer.raise_for_status()
+                    with target.open("wb") as file:
+                        file.writelines(answer.iter_bytes())
+                    return
+            raise OSError(f"none of {', '.join(context.remote_repos)} has {path}")
+
+        yield fetch
