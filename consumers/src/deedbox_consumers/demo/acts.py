@@ -141,6 +141,7 @@ class Story:
 def _verdict(figures: Score) -> str:
     requests = "1 request" if figures.requests == 1 else f"{figures.requests} requests"
     if not figures.once:
-        return f"{figures.charges} charges for {figures.decisions} decided; the provider saw {requests}"
+        times = "twice" if figures.charges == 2 else f"{figures.charges} times"
+        return f"{figures.decisions} decided, charged {times}; the provider saw {requests}"
     charged = "charged once" if figures.decisions == 1 else f"{figures.decisions} orders, each charged once"
     return f"{charged}; the provider saw {requests}"

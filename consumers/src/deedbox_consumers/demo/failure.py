@@ -21,6 +21,12 @@ class DemoFailed(NotReady):
     tail: str
 
 
+class DemoPlays(NotReady):
+    """A demo plays in {folder} already: wait for its end, or give this one another --folder."""
+
+    folder: Path
+
+
 def tail(log: Path) -> str:
     """The last lines of a log, on lines of their own."""
     try:

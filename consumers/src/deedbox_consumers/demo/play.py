@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from deedbox_consumers.demo.acts import Story
+from deedbox_consumers.demo.failure import DemoPlays
 from deedbox_consumers.demo.stage import Stage
 from deedbox_consumers.demo.timeline import Timeline
 from deedbox_consumers.demo.witness import Witness
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
 
 def play(folder: Path, console: Console) -> list[Score]:
-    """Start what does not run, play every act, stop what was started. Raises DemoFailed, StackFailed."""
+    """Start what does not run, play every act, stop what was started. Raises DemoFailed, DemoPlays, StackFailed."""
     with ExitStack() as parts:
+        parts.enter_context(_alone(folder))
         timeline = parts.enter_context(Timeline(console))
         timeline.head("0. The real parts")
         stack = parts.enter_context(_stack(folder, timeline))
@@ -34,6 +37,17 @@ def play(folder: Path, console: Console) -> list[Score]:
         story = Story(stage, witness, timeline)
         story.tidy()
         return [act() for act in (story.naive, story.worker_killed, story.agent_killed, story.connect_killed)]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "demo.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DemoPlays(folder=folder) from None
+        yield
 
 
 @contextmanager

@@ -30,6 +30,7 @@ def as_json(scores: Sequence[Score], took: float) -> dict[str, Any]:
     acts = {figures.name: asdict(figures) | {"once": figures.once} for figures in scores}
     for facts in acts.values():
         del facts["name"], facts["title"]
+        facts["hops"] = {hop.lower().replace(" ", "_"): round(span, 4) for hop, span in facts["hops"].items()}
     return {"ok": holds(scores), "acts": acts, "seconds": round(took, 1)}
 
 
@@ -70,12 +71,12 @@ def _hops(scores: Sequence[Score]) -> Table:
 def _word(figures: Score) -> str:
     if figures.once:
         return "once"
-    return "charged twice" if figures.extra else "not once"
+    return "twice" if figures.extra else "not once"
 
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True, min_width=15)
+    table.add_column(first, no_wrap=True)
     for name in others:
         table.add_column(name, justify="right", no_wrap=True, vertical="bottom")
     return table

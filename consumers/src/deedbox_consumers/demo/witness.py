@@ -190,7 +190,7 @@ class Witness:
                 ("committed", call.id),
                 call.moments["committed"],
                 "agent",
-                f"commits reply, call {call.key} and the order's row at once",
+                f"commits at once: reply, call {call.key}, order row",
             )
             if "in Kafka" in call.moments:
                 self._once(
