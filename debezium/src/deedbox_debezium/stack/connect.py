@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Final, Literal
-
-import httpx2
+from typing import Any, Final, Literal
 
 from deedbox_debezium.stack.jars import Jars
 from deedbox_debezium.stack.java import Jvm
@@ -78,12 +80,18 @@ class Connect:
 
     def answers(self) -> bool:
         """Whether the worker has joined its group and serves (`/health`), and belongs to our broker."""
-        try:
-            with httpx2.Client(base_url=self.url, timeout=ASK_WITHIN, trust_env=False) as client:
-                healthy = client.get("/health").status_code == httpx2.codes.OK
-                return healthy and client.get("/").json()["kafka_cluster_id"] == self.state.cluster_id
-        except httpx2.TransportError:
-            return False
+        with closing(HTTPConnection(LOOPBACK, self.state.ports["connect"], timeout=ASK_WITHIN)) as connection:
+            try:
+                healthy, _ = self._get(connection, "/health")
+                _, about = self._get(connection, "/")
+            except (OSError, HTTPException, ValueError):
+                return False
+        return healthy == HTTPStatus.OK and bool(about.get("kafka_cluster_id") == self.state.cluster_id)
+
+    def _get(self, connection: HTTPConnection, path: str) -> tuple[int, dict[str, Any]]:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
 
     def settle(self) -> None:
         """Nothing: a connector is put there by `deedbox connector apply`."""

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from deedbox.errors import StackFailed
 from deedbox_debezium.stack.jars import Jars
 from deedbox_debezium.stack.java import Jvm
-from deedbox_debezium.stack.ports import LOOPBACK
+from deedbox_debezium.stack.ports import LOOPBACK, listens
 from deedbox_debezium.stack.process import Part
 from deedbox_debezium.stack.progress import Progress
 from deedbox_debezium.stack.state import State
@@ -92,6 +92,8 @@ class Kafka:
 
     def answers(self) -> bool:
         """Whether the broker gives its metadata, and is ours."""
+        if not listens(self.state.ports["kafka"]):
+            return False  # a client of its own for each look would cost more than the broker's start
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         try:
             found = client.list_topics(timeout=ASK_WITHIN)

@@ -22,6 +22,15 @@ def is_free(port: int) -> bool:
     return True
 
 
+def listens(port: int) -> bool:
+    """Whether a server takes connections on this loopback port: the cheap question before the real one."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 def choose(taken: Container[int] = ()) -> int:
     """A free port that is not in `taken`. Random, so that two stacks starting at once rarely meet."""
     candidates = (random.choice(RANGE) for _ in RANGE)  # noqa: S311  a port is no secret

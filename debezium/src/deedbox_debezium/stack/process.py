@@ -21,7 +21,7 @@ from typing import Final
 from deedbox_debezium.patience import wait_for
 
 GUARD: Final = Path(__file__).with_name("guard.py")
-LOOK_EVERY: Final = 0.02  # seconds between two looks at a process that is ending or a service that is starting
+LOOK_EVERY: Final = 0.05  # seconds between two looks at a process that is ending or a service that is starting
 
 # Of each supervised part that this process started (by process id): its guard and our end of the guard's pipe. It is
 # closed when the part has ended; while it runs, that the pipe closes with this process is what it is for.
