@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from deedbox import AsyncDeedbox, Deedbox, user
 from deedbox.errors import NotMigrated, ToolNotApplied
 from deedbox.outcomes import Done, GaveUp, Refused
-from deedbox_consumers import Attempt, OutcomeUnknown, Refusal, Worker
+from deedbox_consumers import Attempt, OutcomeUnknown, Refusal, Worker, report
 from deedbox_consumers import execute as executing
 from deedbox_consumers.report import Report
 from tests.support.fleet import Provider, decide, ids, outcomes, status, wait_until
@@ -156,7 +157,7 @@ def test_one_bad_result_in_500_spoils_only_itself(box: Deedbox, conn: psycopg.Co
 def test_a_result_that_the_database_refuses_spoils_only_itself(  # I14
     box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked = executing.done
+    checked = report.done
 
     def unchecked(tool: Any, value: Any) -> Report:
         bad = {"no json": "{", "nul": '"\0"', "surrogate": '"\ud800"', "large": '"' + "x" * 950_000 + '"'}
@@ -186,10 +187,9 @@ def test_outcomes_reach_the_agent_as_types(box: Deedbox) -> None:
     calls = [charge(customer="c", cents=cents) for cents in (1, 2, 3)]
     with Worker(box, provider.handlers()):
         run = box.run("r", messages=[user("go")])
-        for turn in run:
-            with box.connection() as conn:
-                made = turn.commit(calls=calls, on=conn)
-            break
+        turn = next(iter(run))
+        with box.connection() as conn:
+            made = turn.commit(calls=calls, on=conn)
         assert outcomes(box, run) == ["done", "refused", "gave_up"]
         done, refused, gave_up = (run.outcome(call) for call in made)
     assert done == Done(Receipt(id="x"))
@@ -214,7 +214,7 @@ def test_an_open_predecessor_blocks_its_order_key_and_no_other(box: Deedbox, con
         )
         wait_until(lambda: status(conn, run, 1)[0] == "done")
     assert [key.rsplit(":", 1)[1] for key in provider.requests] == ["2", "1"]
-    assert {second, third} == {made for made in ids(conn, run)[1:]}
+    assert [second, third] == ids(conn, run)[1:]
 
 
 def test_the_lifespan_is_the_handlers_state(box: Deedbox) -> None:
@@ -222,7 +222,7 @@ def test_the_lifespan_is_the_handlers_state(box: Deedbox) -> None:
     handlers = provider.handlers()
 
     @handlers.lifespan
-    async def resources() -> Any:
+    async def resources() -> AsyncIterator[list[str]]:
         said.append("open")
         yield said
         said.append("closed")
@@ -266,6 +266,5 @@ async def test_what_it_cannot_cope_with_ends_it_loudly(shop: Shop, caplog: pytes
         async with worker:
             with shop.connect() as conn:
                 conn.execute("DROP FUNCTION pending")
-            while not caplog.records:
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(wait_until, lambda: caplog.records)
     assert "cannot go on" in caplog.text

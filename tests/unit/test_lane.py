@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from uuid import UUID, uuid4
 
 from deedbox_consumers.lane import Lanes
@@ -18,7 +19,7 @@ class Work:
         self.began: list[UUID] = []
         self.let: defaultdict[UUID, asyncio.Event] = defaultdict(asyncio.Event)
 
-    async def __call__(self, record: Record) -> None:
+    async def __call__(self, record: Record, _: object) -> None:
         self.began.append(record.id)
         await self.let[record.id].wait()
 
@@ -73,6 +74,26 @@ async def test_a_call_is_in_one_lane_once() -> None:
     assert work.began == [one.id]
 
 
+async def test_another_record_of_a_claimed_call_waits_behind_it() -> None:  # I5
+    let, claims = asyncio.Event(), list[UUID]()
+
+    async def work(record: Record, claimed: Callable[[], object]) -> None:
+        claims.append(record.id)
+        claimed()
+        await let.wait()
+
+    lanes = Lanes(work, fail=lambda _: None)
+    one = record("a")
+    lanes.put(one)
+    await turn()
+    assert one.id not in lanes
+    lanes.put(one)
+    assert one.id in lanes
+    let.set()
+    assert await lanes.settle(10)
+    assert claims == [one.id, one.id]
+
+
 async def test_dropping_leaves_the_first_of_a_lane() -> None:
     work = Work()
     lanes = Lanes(work, fail=lambda _: None)
@@ -81,7 +102,7 @@ async def test_dropping_leaves_the_first_of_a_lane() -> None:
         lanes.put(one)
     await turn()
     lanes.drop(lambda _: True)
-    assert lanes.ids == {records[0].id}
+    assert len(lanes) == 1
     work.let[records[0].id].set()
     assert await lanes.settle(10)
     assert work.began == [records[0].id]
@@ -103,7 +124,7 @@ async def test_a_full_tool_rests_until_half_is_free_and_stops_no_other() -> None
 async def test_what_a_lane_cannot_cope_with_is_told() -> None:
     problems: list[BaseException] = []
 
-    async def work(_: Record) -> None:
+    async def work(*_: object) -> None:
         raise ValueError("no")
 
     lanes = Lanes(work, fail=problems.append)

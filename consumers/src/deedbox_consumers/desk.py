@@ -23,7 +23,7 @@ from deedbox_consumers.report import GIVEN_BACK, Report, error
 from deedbox_consumers.slots import Slots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from pydantic import BaseModel
@@ -87,7 +87,7 @@ class Desk:
         self.running: set[Claimed] = set()
         self.blocked: set[Future[Any]] = set()  # threads whose attempts are over
 
-    async def attend(self, record: Record) -> None:
+    async def attend(self, record: Record, claimed: Callable[[], object]) -> None:
         """Take one record to its end: read it, claim it, perform it; or find out that there is nothing to do."""
         args = await self._read(record)
         if args is None:
@@ -101,6 +101,7 @@ class Desk:
                 verdict = await self._claims.put(record.id)
                 if verdict.word == "claimed":
                     call = self._open(record, args, verdict)
+                    claimed()
                     self._source.done(record)
                     await self._perform_and_record(call, verdict)
                     return

@@ -19,35 +19,43 @@ if TYPE_CHECKING:
 class Lanes:
     """All that this worker has received and not finished.
 
-    `work` takes one record to its end; it is called for the next record of a key when the one before is at its end.
+    `work` takes one record to its end, and says when its call is claimed: another record of the call is then no longer
+    one too many. It is called for the next record of a key when the one before is at its end.
     `fail` is told what a lane could not cope with, which is the end of the worker. `room` is how many records of one
     tool are taken before its source rests: one that is blocked or paused stops no other.
     """
 
     def __init__(
-        self, work: Callable[[Record], Awaitable[None]], fail: Callable[[BaseException], None], room: int = 4000
+        self,
+        work: Callable[[Record, Callable[[], object]], Awaitable[None]],
+        fail: Callable[[BaseException], None],
+        room: int = 4000,
     ) -> None:
         self._work = work
+        self._waiting: dict[UUID, Record] = {}
         self._fail = fail
         self._room = room
         self._counts: Counter[str] = Counter()
         self._lanes: dict[Key, deque[Record]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        self.ids: set[UUID] = set()
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return self._counts.total()
+
+    def __contains__(self, id_: UUID) -> bool:
+        """Whether a record of this call waits; one whose call is claimed does not any more."""
+        return id_ in self._waiting
 
     def full(self, tool: str, resting: bool = False) -> bool:
         """Whether the source of a tool is to rest: from the room's end until half of it is free again."""
         return self._counts[tool] > (self._room // 2 if resting else self._room)
 
     def put(self, record: Record) -> None:
-        """Append a record to its lane, unless its call is in a lane already or no more are taken."""
-        if self._closed or record.id in self.ids:
+        """Append a record to its lane, unless its call waits in one already or no more are taken."""
+        if self._closed or record.id in self._waiting:
             return
-        self.ids.add(record.id)
+        self._waiting[record.id] = record
         self._counts[record.tool] += 1
         key = record.tool, record.order_key
         if (lane := self._lanes.get(key)) is not None:
@@ -88,12 +96,16 @@ class Lanes:
 
     async def _run(self, key: Key, lane: deque[Record]) -> None:
         while lane:
-            await self._work(lane[0])
+            await self._work(lane[0], partial(self._claimed, lane[0]))
             self._forget(lane.popleft())
         del self._lanes[key]
 
+    def _claimed(self, record: Record) -> None:
+        if self._waiting.get(record.id) is record:
+            del self._waiting[record.id]
+
     def _forget(self, record: Record) -> None:
-        self.ids.discard(record.id)
+        self._claimed(record)
         self._counts[record.tool] -= 1
 
     def _ended(self, key: Key, lane: deque[Record], task: asyncio.Task[None]) -> None:

@@ -110,7 +110,7 @@ class Kafka:
             record = read(place, tool)
             if isinstance(record, str):
                 self._begin(self._keep(tool, place, record))
-            elif record.id in lanes.ids:
+            elif record.id in lanes:
                 self.done(record)  # emitted twice, and the first is not at its end
             else:
                 lanes.put(record)

@@ -115,7 +115,7 @@ class Poll:
     async def _bring(self, lanes: Lanes, ids: Sequence[UUID]) -> None:
         if ids:
             self._newest = max(ids) if self._newest is None else max(self._newest, *ids)
-        new = [id_ for id_ in ids if id_ not in lanes.ids and id_ not in self._aside]
+        new = [id_ for id_ in ids if id_ not in lanes and id_ not in self._aside]
         if new:
             for record in await self._ledger.records(new):
                 if record.tool in self._tools:
