@@ -14,7 +14,7 @@ from deedbox_debezium.patience import attempts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 ANSWER_WITHIN: Final = 90.0  # seconds; Connect itself gives up on a request after 90
 PATIENCE: Final = 30.0  # seconds to go on asking a worker that does not answer or is rebalancing

@@ -22,7 +22,7 @@ from deedbox_debezium.patience import attempts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 PARTITIONS: Final = 6  # per tool: fixed for life, since adding one moves keys
 PATIENCE: Final = 30.0  # seconds to go on asking a broker that does not answer

@@ -13,7 +13,7 @@ from deedbox.settings import Settings
 from deedbox_debezium import connector
 from deedbox_debezium.cli.options import ConnectUrl
 
-app = typer.Typer(help="Debezium's connector of the box.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="Debezium's connector of the box.", no_args_is_help=True)
 
 NOT_READING = 1  # exit code of `status` when the connector does not read
 SHOWN = 100  # characters of a setting's value in the table of a plan

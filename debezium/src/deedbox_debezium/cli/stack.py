@@ -16,7 +16,7 @@ from deedbox.cli import show
 from deedbox.cli.options import AsJson
 from deedbox_debezium.stack import PartName, Shown, Silent, Stack
 
-app = typer.Typer(help="A local stack: PostgreSQL, Kafka, Connect, Debezium.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="A local stack: PostgreSQL, Kafka, Connect, Debezium.", no_args_is_help=True)
 
 DOWN = 3  # exit code of `status` when a part does not answer, as of `systemctl status`
 

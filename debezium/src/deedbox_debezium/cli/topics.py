@@ -15,12 +15,12 @@ from deedbox_debezium.ledger import Ledger
 
 try:
     from deedbox_debezium import topics
-except ModuleNotFoundError as missing:
-    if missing.name != "confluent_kafka":
+except ModuleNotFoundError as _missing:
+    if _missing.name != "confluent_kafka":
         raise
-    topics = None  # type: ignore[assignment]
+    topics = None  # type: ignore[assignment]  # a module or nothing: asked before each use
 
-app = typer.Typer(help="Kafka's topics of the box.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="Kafka's topics of the box.", no_args_is_help=True)
 
 
 @app.command()

@@ -30,7 +30,7 @@ class Connect:
         self.state = state
         self.jars = jars
         self.progress = progress
-        self.jvm = Jvm(folder / "connect", HEAP, jars)
+        self.jvm: Jvm = Jvm(folder / "connect", HEAP, jars)
 
     @property
     def name(self) -> Literal["connect"]:

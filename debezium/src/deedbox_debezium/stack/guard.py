@@ -49,7 +49,7 @@ def main() -> int:
             group=account.pw_gid if account else None,
             extra_groups=[] if account else None,
             # set in the child after its user has changed, which would clear it; this script has one thread
-            preexec_fn=die_with_parent if supervised else None,  # noqa: PLW1509
+            preexec_fn=die_with_parent if supervised else None,  # noqa: PLW1509  # one thread
         )
     noted = Path(facts["pid_file"])
     unfinished = noted.with_name(noted.name + ".new")

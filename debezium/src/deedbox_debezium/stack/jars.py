@@ -74,10 +74,10 @@ class Jars:
         self, cache_folder: Path, jars: Sequence[Jar] | None = None, *, giving_up: Event | None = None
     ) -> None:
         self._giving_up = giving_up or Event()
-        self.jars = locked() if jars is None else tuple(jars)
+        self.jars: tuple[Jar, ...] = locked() if jars is None else tuple(jars)
         name = hashlib.sha256("\n".join(jar.sha256 for jar in self.jars).encode()).hexdigest()[:12]
         self.cache = cache_folder
-        self.folder = cache_folder / f"jars-{name}"
+        self.folder: Path = cache_folder / f"jars-{name}"
 
     @property
     def class_path(self) -> str:

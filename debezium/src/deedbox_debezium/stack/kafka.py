@@ -34,7 +34,7 @@ class Kafka:
         self.state = state
         self.jars = jars
         self.progress = progress
-        self.jvm = Jvm(folder / "kafka", HEAP, jars)
+        self.jvm: Jvm = Jvm(folder / "kafka", HEAP, jars)
 
     @property
     def name(self) -> Literal["kafka"]:

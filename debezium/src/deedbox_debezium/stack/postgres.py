@@ -85,7 +85,7 @@ class Postgres:
         """A connection URL of the superuser, password included."""
         return f"postgresql://{SUPERUSER}:{self.state.password}@{LOOPBACK}:{self.port}/{database}"
 
-    def start(self, *, supervised: bool, training: bool = False) -> None:  # noqa: ARG002
+    def start(self, *, supervised: bool, training: bool = False) -> None:  # noqa: ARG002  # never asked for: trained
         """Create the cluster if there is none and start the server; `wait` says when it answers."""
         binaries = self._binaries()
         if not self.data.exists():

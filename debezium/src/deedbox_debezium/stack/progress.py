@@ -31,7 +31,7 @@ class Silent:
         """Drop it."""
 
     @contextmanager
-    def download(self, what: str, size: int) -> Iterator[Callable[[int], None]]:  # noqa: ARG002
+    def download(self, what: str, size: int) -> Iterator[Callable[[int], None]]:  # noqa: ARG002  # Progress asks for them
         """Drop it."""
         yield lambda _: None
 

@@ -88,7 +88,7 @@ class Stack:
     def __init__(
         self, folder: Path = Path(".deedbox"), *, supervised: bool = False, progress: Progress | None = None
     ) -> None:
-        self.folder = folder.resolve()
+        self.folder: Path = folder.resolve()
         self.supervised = supervised
         self.progress: Progress = progress or Silent()
         self._state: State | None = None
