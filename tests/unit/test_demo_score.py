@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from deedbox_consumers.demo.evidence import Call, Evidence, Score, score
 from deedbox_consumers.demo.provider import Asked, Charge
 from deedbox_consumers.demo.report import as_json, holds
 from deedbox_debezium.patience import wait_for
+from deedbox_debezium.stack.process import look
 
 
 def judged(charged: list[str], *, asked: list[tuple[str, int]] | None = None, name: str = "act") -> Score:
@@ -75,14 +75,6 @@ def test_a_process_of_the_demo_dies_with_who_started_it(tmp_path: Path) -> None:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
-        assert alive(pid)
+        assert look(pid)
         process.send_signal(signal.SIGKILL)
-        assert wait_for(lambda: not alive(pid), 30)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        assert wait_for(lambda: look(pid) is None, 30)

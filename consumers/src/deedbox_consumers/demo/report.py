@@ -27,11 +27,14 @@ def holds(scores: Sequence[Score]) -> bool:
 
 def as_json(scores: Sequence[Score], took: float) -> dict[str, Any]:
     """All figures; times in seconds."""
-    acts = {figures.name: asdict(figures) | {"once": figures.once} for figures in scores}
-    for facts in acts.values():
-        del facts["name"], facts["title"]
-        facts["hops"] = {hop.lower().replace(" ", "_"): round(span, 4) for hop, span in facts["hops"].items()}
+    acts = {figures.name: _facts(figures) for figures in scores}
     return {"ok": holds(scores), "acts": acts, "seconds": round(took, 1)}
+
+
+def _facts(figures: Score) -> dict[str, Any]:
+    facts = asdict(figures) | {"once": figures.once}
+    del facts["name"], facts["title"]
+    return facts | {"hops": {hop.lower().replace(" ", "_"): round(span, 4) for hop, span in figures.hops.items()}}
 
 
 def show(scores: Sequence[Score], console: Console) -> None:
