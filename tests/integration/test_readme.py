@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from deedbox.command import build
 from tests.support import readme
+from tests.support.outside import outside
 
 DEEDBOX = str(Path(sys.executable).parent / "deedbox")
 
@@ -31,27 +31,24 @@ def database(database_url: str) -> Iterator[str]:
             conn.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
-@pytest.fixture
-def outside(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The provider and the model of the demo, as the README starts them."""
-    command = [sys.executable, "-m", "deedbox_consumers.demo.outside", str(tmp_path / "books.sqlite")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        port = json.loads(process.stdout.readline())["port"]
-        base = f"http://127.0.0.1:{port}/v1"
-        yield {"PAY_URL": f"{base}/charges", "OPENAI_BASE_URL": base, "OPENAI_API_KEY": "none"}
-        process.terminate()
-
-
-def test_the_readmes_first_example_needs_only_a_postgres(
-    tmp_path: Path, database: str, outside: dict[str, str]
-) -> None:  # I2 I6
+def test_the_readmes_first_example_needs_only_a_postgres(tmp_path: Path, database: str) -> None:  # I2 I6
     for name, text in readme.files().items():
         (tmp_path / name).write_text(text)
     with psycopg.connect(database, autocommit=True) as conn:
         conn.execute("CREATE TABLE orders (id text PRIMARY KEY, status text)")
         conn.execute("INSERT INTO orders VALUES ('order-8812', 'new')")
-    environment = {**os.environ, **outside, "DEEDBOX_DATABASE_URL": database}
+    with outside(tmp_path / "books.sqlite") as addresses:
+        _play(tmp_path, {**os.environ, **addresses, "DEEDBOX_DATABASE_URL": database})
+    with psycopg.connect(database) as conn:
+        assert conn.execute("SELECT status FROM orders").fetchall() == [("charging",)]
+    books = sqlite3.connect(tmp_path / "books.sqlite")
+    try:
+        assert books.execute("SELECT count(*) FROM charge").fetchone() == (1,)
+    finally:
+        books.close()
+
+
+def _play(tmp_path: Path, environment: dict[str, str]) -> None:
 
     def run(*command: str, **more: str) -> str:
         done = subprocess.run(
@@ -68,14 +65,6 @@ def test_the_readmes_first_example_needs_only_a_postgres(
     told = run(DEEDBOX, "runs", "show", "order-8812")
     assert "charge_customer" in told
     assert "done, attempt 2" in told
-    with psycopg.connect(database) as conn:
-        assert conn.execute("SELECT status FROM orders").fetchall() == [("charging",)]
-    books = sqlite3.connect(tmp_path / "books.sqlite")
-    try:
-        (charges,) = books.execute("SELECT count(*) FROM charge").fetchone()
-    finally:
-        books.close()
-    assert charges == 1
 
 
 def test_every_command_explains_itself() -> None:

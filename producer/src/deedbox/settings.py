@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deedbox.errors import MissingSetting, WrongSetting
@@ -23,13 +23,15 @@ class Settings:
     prefix         of topics, groups, slot, publication and connector (default: the schema)   DEEDBOX_PREFIX
     kafka          bootstrap servers                      DEEDBOX_KAFKA
     connect_url    REST of Kafka Connect                  DEEDBOX_CONNECT_URL
+    connect_password  of the connector's database role    DEEDBOX_CONNECT_PASSWORD
     """
 
-    database_url: str | None = None
+    database_url: str | None = field(default=None, repr=False)  # it may hold a password
     schema: str = "deedbox"
     prefix: str = "deedbox"
     kafka: str | None = None
     connect_url: str | None = None
+    connect_password: str | None = field(default=None, repr=False)
 
     @classmethod
     def load(
@@ -52,7 +54,12 @@ class Settings:
             if not _NAME.fullmatch(value):
                 raise WrongSetting(name=name, value=value)
         return cls(
-            find("database_url", database_url), schema, prefix, find("kafka", kafka), find("connect_url", connect_url)
+            find("database_url", database_url),
+            schema,
+            prefix,
+            find("kafka", kafka),
+            find("connect_url", connect_url),
+            find("connect_password", None),
         )
 
     def need(self, name: str) -> str:

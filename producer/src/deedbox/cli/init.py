@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -11,8 +10,6 @@ from deedbox import migrate
 from deedbox.cli import show
 from deedbox.cli.options import DatabaseUrl, Schema, ledger
 from deedbox.settings import Settings
-
-PASSWORD = "DEEDBOX_CONNECT_PASSWORD"  # noqa: S105  # the variable's name
 
 
 def init(
@@ -23,7 +20,8 @@ def init(
         typer.Option(help="Of topics, groups, slot, connector; default: the schema. Set once."),
     ] = None,
     roles: Annotated[
-        bool, typer.Option("--roles", help=f"Create the roles too. {PASSWORD} lets the connector's role log in.")
+        bool,
+        typer.Option("--roles", help="Create the roles too; DEEDBOX_CONNECT_PASSWORD lets the connector's log in."),
     ] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Print what would be run, for a DBA.")] = False,
 ) -> None:
@@ -38,5 +36,5 @@ def init(
         done = migrate.migrate(conn, schema=settings.schema, prefix=wanted.prefix)
         show.line(f"schema {settings.schema}: {', '.join(done) if done else 'up to date'}")
         if roles:
-            migrate.grant_roles(conn, schema=settings.schema, connect_password=os.environ.get(PASSWORD))
+            migrate.grant_roles(conn, schema=settings.schema, connect_password=wanted.connect_password)
             show.line(f"roles {wanted.prefix}_agent, {wanted.prefix}_worker, {wanted.prefix}_connect: granted")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json as jsonlib
 from typing import Annotated, Any
 
 import typer
 
+from deedbox.chat import anthropic_chat, openai_chat, openai_responses
 from deedbox.cli import show
 from deedbox.cli.options import AsJson, DatabaseUrl, Schema, ledger
-from deedbox.errors import UnknownRun
+from deedbox.errors import UnknownRun, UnreadableReply
+from deedbox.journal import OPEN
 from deedbox.statements import Statements
 
 app: typer.Typer = typer.Typer(help="Runs and their journals.", no_args_is_help=True)
@@ -45,12 +48,17 @@ def show_(run_id: str, database_url: DatabaseUrl = None, schema: Schema = None, 
         steps = [_step(row) for row in conn.execute(statements["steps"], from_start)]
         for row in conn.execute(statements["calls"], from_start):
             steps[row[2]]["calls"].append(_call(row))
+    status = "finished" if run[0] == "running" and _finished(steps) else run[0]
     if json:
-        show.as_json({"run": run_id, "status": run[0], "created_at": run[1], "steps": steps})
+        show.as_json({"run": run_id, "status": status, "created_at": run[1], "steps": steps})
         return
-    show.line(f"run {run_id}: {run[0]}, since {run[1]}")
+    show.line(f"run {run_id}: {status}, since {run[1]}")
     for step in steps:
         show.line(f"\n{step['n']:>4}  {step['kind']}  {step['created_at']}")
+        for message in step["messages"]:
+            show.line(f"      {message.get('role', 'message')}: {_short(message.get('content'))}")
+        if text := said(step["reply"]):
+            show.line(f"      assistant: {_short(text)}")
         for wrong in step["invalid"]:
             show.line(f"      {wrong['tool']}: not a call: {wrong['error']}")
         for call in step["calls"]:
@@ -58,6 +66,22 @@ def show_(run_id: str, database_url: DatabaseUrl = None, schema: Schema = None, 
             show.line(f"      {call['key']}  {call['tool']}({_short(call['args'])})")
             more = f"  {_short(told)}" if told is not None else ""
             show.line(f"        {call['status']}, attempt {call['attempt']}{more}")
+
+
+def _finished(steps: list[dict[str, Any]]) -> bool:
+    """Whether the last step asks for nothing and no call is open."""
+    last = steps[-1]
+    if last["kind"] != "decision" or last["calls"] or last["invalid"]:
+        return False
+    return not any(call["status"] in OPEN for step in steps for call in step["calls"])
+
+
+def said(reply: dict[str, Any] | None) -> str:
+    """The text of a recorded reply, in whichever dialect it is; empty when it has none."""
+    for chat in (openai_chat, openai_responses, anthropic_chat):
+        with contextlib.suppress(UnreadableReply):
+            return chat.text(reply or {})
+    return ""
 
 
 def _step(row: tuple[Any, ...]) -> dict[str, Any]:
