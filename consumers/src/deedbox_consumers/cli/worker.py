@@ -42,17 +42,23 @@ def worker(
     unknown until the sweep has judged it.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    one = Worker(
-        None,
-        handlers_of(handlers),
-        tools=None if tools is None else [name.strip() for name in tools.split(",") if name.strip()],
-        source=source,
-        database_url=database_url,
-        schema=schema,
-        kafka=kafka,
-        concurrency=concurrency,
-        threads=threads,
+    serve(
+        Worker(
+            None,
+            handlers_of(handlers),
+            tools=None if tools is None else [name.strip() for name in tools.split(",") if name.strip()],
+            source=source,
+            database_url=database_url,
+            schema=schema,
+            kafka=kafka,
+            concurrency=concurrency,
+            threads=threads,
+        )
     )
+
+
+def serve(one: Worker) -> None:
+    """Run a worker as this process' main: the first SIGTERM or SIGINT drains it, the second ends the process."""
     asyncio.run(_run(one))
     if one.blocked:
         logging.getLogger("deedbox.worker").warning("%d handlers still block a thread: they are cut off", one.blocked)
