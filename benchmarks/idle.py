@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure, at_most
-from benchmarks.processes import cpu_seconds, shares
+from benchmarks.processes import Meter
 
 if TYPE_CHECKING:
     from benchmarks.counters import Watch
@@ -23,18 +23,17 @@ def idle(stage: Stage, fleet: Fleet, plan: Plan) -> list[Figure]:
     fleet.turns(1)
     time.sleep(CALM)
     watch = stage.watch
-    pids = stage.pids()
     counted = watch.counters()
-    before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+    meter = Meter(stage.pids())
     began = time.monotonic()
     asked = _claim_path_statements(watch, plan.idle)
     seconds = time.monotonic() - began
-    used = shares(before, {name: cpu_seconds(pid) for name, pid in pids.items()}, seconds)
+    used = {name: 100 * spent / seconds for name, spent in meter.used().items()}
     commits = watch.counters().since(counted).commits
     return [
         Figure("idle: statements of the claim path", "", [asked], at_most(0, bar=True)),
         Figure("idle: transactions of the database", "/s", [commits / (time.monotonic() - began)]),
-        *(Figure(f"idle: CPU of {name}", "% of a core", [used[name]]) for name in used),
+        *(Figure(f"idle: CPU of {name}", "% of a core", [share]) for name, share in used.items()),
         Figure("idle: CPU in all", "% of a core", [sum(used.values())]),
     ]
 

@@ -1,11 +1,13 @@
-"""CPU time of processes, from /proc."""
+"""CPU time of processes, from Linux' /proc; elsewhere only this process is measured."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+PROC = Path("/proc/self")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -23,9 +25,20 @@ def cpu_seconds_if_alive(pid: int) -> float:
         return 0.0
 
 
-def shares(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> dict[str, float]:
-    """Percent of one core between two readings."""
-    return {name: 100 * (after[name] - before[name]) / seconds for name in before}
+class Meter:
+    """CPU of the parts and of this process, which is the agent."""
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
+        self._pids = pids
+        self._began = self._read()
+
+    def used(self) -> dict[str, float]:
+        """Seconds since the meter was made, by part."""
+        return {name: spent - self._began[name] for name, spent in self._read().items()}
+
+    def _read(self) -> dict[str, float]:
+        parts = {name: cpu_seconds(pid) for name, pid in self._pids.items() if PROC.is_dir()}
+        return {"agent": time.process_time()} | parts
 
 
 def _children(pid: int) -> list[int]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.plan import CALLS_A_STEP
+from benchmarks.processes import Meter
 from benchmarks.shop import arguments, charge, reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from benchmarks.counters import Counters, Wal
     from benchmarks.fleet import Fleet
@@ -20,17 +21,19 @@ if TYPE_CHECKING:
     from deedbox.run import Turn
 
 WITHIN = 120.0  # seconds for one run
+MICRO = 1e6
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What one run took: seconds until all was committed and until all was done, and what the server counted."""
+    """What one run took: seconds until all was committed, and done; what the server counted; CPU seconds by part."""
 
     calls: int
     committed: float
     done: float
     counters: Counters
     wal: Wal
+    cpu: Mapping[str, float]
 
 
 def saturation(stage: Stage, fleet: Fleet, plan: Plan) -> list[Figure]:
@@ -59,6 +62,11 @@ def saturation(stage: Stage, fleet: Fleet, plan: Plan) -> list[Figure]:
             [100 * run.counters.hot / run.counters.updates for run in every],
             at_least(95, bar=True),
         ),
+        *(
+            Figure(f"CPU per call: {part}", "µs", [MICRO * run.cpu[part] / run.calls for run in whole])
+            for part in whole[0].cpu
+        ),
+        Figure("CPU per call in all", "µs", [MICRO * sum(run.cpu.values()) / run.calls for run in whole]),
     ]
 
 
@@ -76,13 +84,14 @@ class Sprint:
         decide = make(self._fleet.turns(self._steps))
         calls = self._steps * CALLS_A_STEP
         before, start, mark = watch.counters(), watch.position(), watch.mark()
+        meter = Meter(self._stage.pids())
         began = time.perf_counter()
         decide()
         committed = time.perf_counter() - began
         watch.await_done(mark, calls, WITHIN)
         done = time.perf_counter() - began
-        end = watch.position()
-        return Spent(calls, committed, done, watch.counters().since(before), watch.wal(start, end))
+        used, end = meter.used(), watch.position()
+        return Spent(calls, committed, done, watch.counters().since(before), watch.wal(start, end), used)
 
 
 def _replying(turns: Sequence[Turn]) -> Callable[[], None]:
