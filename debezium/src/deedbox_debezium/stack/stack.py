@@ -33,9 +33,9 @@ PORTS: Final[dict[PartName, tuple[str, ...]]] = {
     "kafka": ("kafka", "controller"),
     "connect": ("connect",),
 }
-ANSWER_WITHIN: Final = 120.0  # seconds; a cold JVM on a busy machine takes 20
+ANSWER_WITHIN: Final = 240.0  # seconds; a cold JVM takes 4 on an idle machine and 60 on a busy one
 STOP_WITHIN: Final = 15.0  # seconds until a part that was asked to end is killed
-LEARN_WITHIN: Final = 90.0  # seconds for a training run to write its file; 5 on an idle machine
+LEARN_WITHIN: Final = 300.0  # seconds for a training run to write its file: 5 on an idle machine, 60 on a busy one
 TRIES: Final = 3  # a port can be lost between the look and the start; children of a killed server may hold its memory
 
 
