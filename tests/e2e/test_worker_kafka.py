@@ -45,8 +45,9 @@ def conn(shop: Shop) -> Iterator[psycopg.Connection]:
 
 
 def worker(pipeline: Pipeline, provider: Provider, **more: Any) -> Worker:
-    given: dict[str, Any] = {"database_url": pipeline.shop.url, "schema": pipeline.shop.schema}
-    return Worker(None, provider.handlers(), source="kafka", **({"kafka": pipeline.stack.kafka} | given | more))
+    options: dict[str, Any] = {"kafka": pipeline.stack.kafka, **more}
+    shop = pipeline.shop
+    return Worker(None, provider.handlers(), source="kafka", database_url=shop.url, schema=shop.schema, **options)
 
 
 class Topic:
