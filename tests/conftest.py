@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +24,22 @@ def local_stack() -> Iterator[Stack]:
     """The stack of the tests, beside the one that people use; it ends with the tests, however they end."""
     home = ROOT / ".deedbox"
     os.environ.setdefault("DEEDBOX_CACHE", str(home / "cache"))
-    with Stack(home / "tests", supervised=True) as stack:
+    with _free_folder(home) as folder, Stack(folder, supervised=True) as stack:
         yield stack
+
+
+@contextlib.contextmanager
+def _free_folder(home: Path) -> Iterator[Path]:
+    """A folder that no other test session of this checkout uses at this moment."""
+    home.mkdir(exist_ok=True)
+    for number in itertools.count(1):
+        with (home / f"tests-{number}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield home / f"tests-{number}"
+            return
 
 
 @pytest.fixture(scope="session")
