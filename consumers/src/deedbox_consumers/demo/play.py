@@ -58,7 +58,8 @@ def _stack(folder: Path, timeline: Timeline) -> Iterator[Stack]:
         timeline.say(f"the stack of {folder} runs already: it is used and left running")
         yield found
         return
+    first = ", for the first time: give it a minute" if not (folder / "stack.json").exists() else ""
     with Stack(folder, supervised=True, progress=timeline) as stack:
-        with timeline.waiting("PostgreSQL, Kafka and Kafka Connect start"):
+        with timeline.waiting(f"PostgreSQL, Kafka and Kafka Connect start{first}"):
             stack.up()
         yield stack

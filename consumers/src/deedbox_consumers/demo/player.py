@@ -38,7 +38,7 @@ class Player:
         hear: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
         self.log = log
-        self.name = log.stem.replace("-", " ")
+        self.name: str = log.stem.replace("-", " ")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOX_")}
         armed = {"DEEDBOX_CRASH_AT": crash_at} if crash_at else {}
         with log.open("ab") as file:

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import psycopg
@@ -22,7 +22,7 @@ SCHEMA = "shop"
 OUTSIDE = "DEEDBOX_DEMO_OUTSIDE"  # environment: base URL of the provider and the model
 PATIENCE = 10.0  # seconds for the provider and the model, which are on this machine
 
-sql = Statements("deedbox_consumers.demo", "shop.sql", SCHEMA)
+sql: Statements = Statements("deedbox_consumers.demo", "shop.sql", SCHEMA)
 
 
 class Charge(BaseModel):
@@ -40,14 +40,14 @@ class Receipt(BaseModel):
     cents: int
 
 
-charge = Tool(
+charge: Final = Tool(
     "charge_customer",
     args=Charge,
     result=Receipt,
     effect=provider_key(timedelta(hours=24)),
     deadline=timedelta(seconds=PATIENCE),
 )
-handlers = Handlers()
+handlers: Handlers = Handlers()
 
 
 @handlers.lifespan

@@ -38,8 +38,8 @@ class Stage:
 
     def __init__(self, stack: Stack, *, schema: str = SCHEMA) -> None:
         self.stack = stack
-        self.logs = stack.folder / "demo"
-        self.settings = Settings(stack.database_url, schema, schema, stack.kafka, stack.connect_url)
+        self.logs: Path = stack.folder / "demo"
+        self.settings: Settings = Settings(stack.database_url, schema, schema, stack.kafka, stack.connect_url)
         self.hear: Callable[[dict[str, Any]], None] = lambda _: None
         self._players = ExitStack()
 
@@ -50,7 +50,7 @@ class Stage:
         with self._players:
             with psycopg.connect(self.stack.database_url, autocommit=True) as conn:
                 box = self._prepare(conn)
-            self.provider = Provider(self.logs / f"provider-{box}.sqlite")
+            self.provider: Provider = Provider(self.logs / f"provider-{box}.sqlite")
             player, self._outside = outside(
                 self.provider.path, log=self.logs / "provider.log", environment=self._environment()
             )

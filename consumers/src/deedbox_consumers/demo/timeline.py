@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import textwrap
 import threading
 import time
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SETTLE = 0.25  # seconds that a line waits for one that happened earlier and is heard of later
+INDENT = 19  # columns of the moment and of who
 STYLES = {
     "model": "magenta",
     "agent": "cyan",
@@ -72,6 +74,8 @@ class Timeline:
 
     def tell(self, at: float, who: str, text: str, style: str = "") -> None:
         """Print a line in its place; `at` in seconds since the epoch."""
+        if self.console.is_terminal:
+            text = f"\n{' ' * INDENT}".join(textwrap.wrap(text, max(20, self.console.width - INDENT)))
         line = Text.assemble((f"{at - self._began:7.2f}  ", "dim"), (f"{who:<9} ", STYLES.get(who, "")), (text, style))
         with self._lock:
             heapq.heappush(self._waiting, (at, next(self._order), line))
