@@ -58,8 +58,8 @@ test: .venv/dev.stamp ## every test; starts the services it needs (ARGS="-k name
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: clean
-clean: ## stop the local stack and remove .deedbox/ and the tools' caches
-	@if [ -d .deedbox ] && [ -x $(BIN)/deedbox ]; then $(BIN)/deedbox stack down $(ARGS); fi
+clean: ## stop the local stacks; remove all they hold, .deedbox/ and the tools' caches
+	@if [ -x $(BIN)/deedbox ]; then for folder in $$(ls -d .deedbox .deedbox/tests-*/ .deedbox/bench 2>/dev/null); do $(BIN)/deedbox stack reset --all --folder $$folder; done; fi
 	rm -rf .deedbox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .loq_cache .coverage*
 
 # --- for who changes it ------------------------------------------------------------------------------------------
