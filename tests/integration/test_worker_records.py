@@ -7,16 +7,18 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
 from pydantic import BaseModel, Field
 
 from deedbox import Deedbox, Tool, provider_key, signals, user
 from deedbox.avro import schema_of
 from deedbox.codec import AvroCodec
-from deedbox_consumers import Attempt, Worker, desk
+from deedbox_consumers import Attempt, Worker, desk, session
 from deedbox_consumers.record import Record
 from tests.support.fleet import PATIENCE, Provider, Spoken, decide, ids, outcomes, status, wait_until
 from tests.support.shop import Charge, Receipt, Shop, charge, lookup, mail
@@ -234,3 +236,30 @@ def test_a_dead_workers_calls_are_taken_up_without_a_source(  # I5 I6 I7
     with Worker(box, provider.handlers()):
         assert outcomes(box, run) == ["done"]
     assert [attempt.number for attempt in provider.attempts] == [2]
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back(  # I5 I7
+    box: Deedbox, conn: psycopg.Connection, spoken: Spoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, carried_out = Provider(), session._rows
+    lost = iter([True])
+
+    async def lose_one_answer(on: Any, statement: sql.Composed, parameters: Any) -> Any:
+        rows = await carried_out(on, statement, parameters)
+        if rows and "claimed" in rows[0] and next(lost, False):
+            await on.close()
+            raise psycopg.OperationalError("the connection was lost")
+        return rows
+
+    monkeypatch.setattr(session, "_rows", lose_one_answer)
+    run = decide(box, charge(customer="c", cents=1))
+    (id_,) = ids(conn, run)
+    with Worker(box, provider.handlers()):
+        spoken.bring(record_of(conn, id_))
+        wait_until(lambda: spoken.answered)
+        wait_until(lambda: status(conn, run) == ("pending", 1, False))
+        assert not provider.requests
+        spoken.bring(record_of(conn, id_))
+        assert outcomes(box, run) == ["done"]
+    assert status(conn, run) == ("done", 2, False)
+    assert len(provider.requests) == 1

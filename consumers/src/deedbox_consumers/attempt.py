@@ -31,10 +31,10 @@ class Attempt:
         lost: Callable[[], bool] = lambda: False,
         state: Any = None,
     ) -> None:
-        self.key = key
-        self.call = call
-        self.number = number
-        self.state = state
+        self.key: str = key
+        self.call: str = call
+        self.number: int = number
+        self.state: Any = state
         self._until = until  # by the clock of deedbox_consumers.clock
         self._lost = lost
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deedbox_consumers.record import Record
     from deedbox_consumers.source import Source
 
-log = logging.getLogger("deedbox.worker")
+log: logging.Logger = logging.getLogger("deedbox.worker")
 
 # Seconds between two questions about a call that is not visible yet: change data capture runs ahead of the commit by a
 # millisecond or so, by a round trip with a synchronous standby.
@@ -256,7 +256,7 @@ class Desk:
         call.thread.add_done_callback(free)
 
     async def _claim(self, ids: Sequence[UUID]) -> list[Verdict]:
-        return await self._ledger.claim(self._lease.owner, ids)
+        return await self._ledger.claim(self._lease.owner, ids, lambda: {call.record.id for call in self.running})
 
 
 class LeasePassed(Exception):

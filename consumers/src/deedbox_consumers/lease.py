@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deedbox_consumers.ledger import Ledger
 
-log = logging.getLogger("deedbox.worker")
+log: logging.Logger = logging.getLogger("deedbox.worker")
 
 
 class Lease:
@@ -43,7 +43,7 @@ class Lease:
         self._length = length
         self._received = received
         self._until = 0.0
-        self.owner = uuid4()
+        self.owner: UUID = uuid4()
 
     def holds(self, owner: UUID) -> bool:
         """Whether `owner` is who we are, and alive."""

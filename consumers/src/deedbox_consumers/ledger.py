@@ -15,7 +15,7 @@ from deedbox_consumers.report import Report, unstorable
 from deedbox_consumers.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -107,14 +107,29 @@ class Ledger:
         """Leave."""
         await self._leases.once(self._say["resign"], [owner])
 
-    async def claim(self, owner: UUID, ids: Sequence[UUID]) -> list[Verdict]:
-        """Claim calls: a verdict for each. One that stands twice in `ids` is claimed once."""
+    async def claim(self, owner: UUID, ids: Sequence[UUID], at_work: Callable[[], Container[UUID]]) -> list[Verdict]:
+        """Claim calls: a verdict for each. One that stands twice in `ids` is claimed once.
+
+        If the connection was lost meanwhile, the claim may have been carried out without our hearing of it: what is
+        running then as ours, and not one of those `at_work`, is given back.
+        """
         reach("before_claim")
+        losses = self._claims.losses
         rows = await self._claims.rows(self._say["claim"], [list(ids), owner])
         reach("after_claim")
+        if losses != self._claims.losses:
+            ours = at_work()
+            await self._give_back(owner, [row[0] for row in rows if row[1] == "running" and row[0] not in ours])
         verdicts = {id_: Verdict(word, owner, *claimed) for id_, word, *claimed in rows}
         busy = Verdict("busy", owner)
         return [verdicts.pop(id_, busy) for id_ in ids]
+
+    async def _give_back(self, owner: UUID, ids: Sequence[UUID]) -> None:
+        rows = await self._claims.rows(self._say["attempts"], [list(ids)])
+        found, attempts, count = [row[0] for row in rows], [row[1] for row in rows], len(rows)
+        nothing = [None] * count  # those of other owners are fenced off
+        values = [owner, found, attempts, ["pending"] * count, nothing, nothing, nothing, nothing]
+        await self._claims.rows(self._say["finish"], values)
 
     async def finish(self, reported: Sequence[Reported]) -> list[str]:
         """Record reports: recorded, already or late for each. One that cannot be stored spoils no other (I14)."""

@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 
     from psycopg import sql
 
-log = logging.getLogger("deedbox.worker")
+log: logging.Logger = logging.getLogger("deedbox.worker")
 
 # Lost for good after about 10 s without an answer: a lease lasts 20.
-_KEEPALIVE = {"keepalives_idle": 3, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
+_KEEPALIVE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 3,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 LONGEST_WAIT = 2.0  # seconds between two tries to connect
 
 
@@ -35,7 +41,7 @@ class Session:
         self._prepare = prepare
         self._lock_timeout = lock_timeout
         self._conn: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
-        self.losses = 0
+        self.losses: int = 0
 
     async def open(self) -> None:
         """Connect; raises psycopg.OperationalError when that fails: at the start, a wrong address is a mistake."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deedbox_consumers.handlers import Handler, Handlers
     from deedbox_consumers.source import Source, SourceName
 
-log = logging.getLogger("deedbox.worker")
+log: logging.Logger = logging.getLogger("deedbox.worker")
 
 LEASE = timedelta(seconds=20)
 DRAIN = timedelta(seconds=25)  # below the 30 s that Kubernetes waits before it kills
@@ -123,7 +123,7 @@ class Worker:
         self._problem: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
-        self.blocked = 0
+        self.blocked: int = 0
 
     @property
     def tools(self) -> tuple[str, ...]:

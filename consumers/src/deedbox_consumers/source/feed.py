@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from deedbox_consumers.record import Place
 
-log = logging.getLogger("deedbox.kafka")
+log: logging.Logger = logging.getLogger("deedbox.kafka")
 
 POLL = 0.05  # seconds; a record ends the wait, so this bounds only how late an answer, a pause or a stop is noticed
 MOST = 500  # messages a turn

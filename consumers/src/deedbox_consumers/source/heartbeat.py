@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from deedbox_consumers.source.feed import Feed
 
-log = logging.getLogger("deedbox.kafka")
+log: logging.Logger = logging.getLogger("deedbox.kafka")
 
 POLL = 0.5  # seconds
 ANSWER_WITHIN = 5.0  # seconds; the next heartbeat comes then

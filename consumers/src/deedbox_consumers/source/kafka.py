@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-log = logging.getLogger("deedbox.kafka")
+log: logging.Logger = logging.getLogger("deedbox.kafka")
 
 CLOSE_WITHIN = 10.0  # seconds for the last commit and for leaving the groups
 

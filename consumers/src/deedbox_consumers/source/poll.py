@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deedbox_consumers.ledger import Ledger
     from deedbox_consumers.record import Record
 
-log = logging.getLogger("deedbox.worker")
+log: logging.Logger = logging.getLogger("deedbox.worker")
 
 PAGE = 500  # calls read at once
 WIDE = 2.0  # seconds between two looks at everything that is open

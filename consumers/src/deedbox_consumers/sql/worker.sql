@@ -31,5 +31,9 @@ SELECT pending FROM {schema}.pending(%s::text[], %s::uuid, %s)
 -- name: records
 SELECT action_id, tool, type, key, order_key, payload FROM {schema}.records(%s::uuid[])
 
+-- name: attempts
+-- The newest attempt of each call.
+SELECT action_id, attempt - 1 FROM {schema}.records(%b::uuid[])
+
 -- name: set_aside
 SELECT {schema}.set_aside(%s, %s, %s, %s, %s::jsonb, %s, %s)
