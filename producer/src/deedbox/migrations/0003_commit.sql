@@ -15,9 +15,12 @@ CREATE FUNCTION commit_step(
   p_while_open boolean, p_again boolean, p_traceparent text,
   OUT verdict text, OUT detail text, OUT ids uuid[],
   OUT stored_positions int[], OUT stored_tools text[], OUT stored_args jsonb[], OUT stored_digests bytea[])
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+-- By keys alone: a plan made while the tables were small would scan them at every step until they are analyzed.
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
   previous record;
+  earlier text[];  -- the keys of calls that may be open
   open_step int;  -- the earliest with an open call
   open_key text;
   same_key text;
@@ -25,24 +28,28 @@ BEGIN
   IF p_n = 0 THEN
     INSERT INTO run (id) VALUES (p_run) ON CONFLICT DO NOTHING;
   ELSE
-    SELECT p.open_from, p.kind, r.status INTO previous
+    SELECT p.open_from, p.kind, p.width, r.status INTO previous
     FROM run r LEFT JOIN step p ON p.run_id = r.id AND p.n = p_n - 1 WHERE r.id = p_run;
     IF NOT FOUND THEN verdict := 'unknown'; RETURN; END IF;
     IF previous.kind IS NULL THEN verdict := 'gap'; RETURN; END IF;
     -- Only positions since the earliest step that had open calls are looked at: the cost does not grow with the run.
-    SELECT min(a.step), min(a.key),
-           min(a.key) FILTER (WHERE EXISTS (SELECT FROM unnest(p_tools, p_digests) AS c(tool, digest)
-                                            WHERE c.tool = a.tool AND c.digest = a.digest))
-    INTO open_step, open_key, same_key
-    FROM action a JOIN outcome o ON o.action_id = a.id
-    WHERE a.key = ANY (ARRAY(SELECT p_run || ':' || s.n || ':' || c
-                             FROM step s, generate_series(0, s.width - 1) c
-                             WHERE s.run_id = p_run AND s.n BETWEEN previous.open_from AND p_n - 1))
-      AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt');
+    IF previous.width > 0 OR previous.open_from < p_n - 1 THEN
+      earlier := ARRAY(SELECT p_run || ':' || s.n || ':' || c FROM step s, generate_series(0, s.width - 1) c
+                       WHERE s.run_id = p_run AND s.n BETWEEN previous.open_from AND p_n - 1);
+      SELECT min(a.step), min(a.key) INTO open_step, open_key
+      FROM action a JOIN outcome o ON o.action_id = a.id
+      WHERE a.key = ANY (earlier) AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt');
+    END IF;
+    IF open_step IS NOT NULL AND p_while_open AND NOT p_again THEN
+      SELECT min(a.key) INTO same_key
+      FROM action a JOIN outcome o ON o.action_id = a.id
+      JOIN unnest(p_tools, p_digests) AS c(tool, digest) ON c.tool = a.tool AND c.digest = a.digest
+      WHERE a.key = ANY (earlier) AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt');
+    END IF;
     verdict := CASE
       WHEN previous.status <> 'running' OR previous.kind = 'abort' THEN 'closed'
       WHEN open_step IS NOT NULL AND NOT p_while_open THEN 'open'
-      WHEN same_key IS NOT NULL AND NOT p_again THEN 'repeated'
+      WHEN same_key IS NOT NULL THEN 'repeated'
     END;
     detail := CASE verdict WHEN 'open' THEN open_key WHEN 'repeated' THEN same_key END;
   END IF;
