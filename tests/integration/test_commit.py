@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 from deedbox import AsyncDeedbox, AsyncTurn, Deedbox, PlanDivergence, StepTaken, Turn, user
 from deedbox.errors import (
@@ -46,7 +47,7 @@ def account(shop: Shop) -> Any:
 
 def _one(shop: Shop, query: str) -> Any:
     with shop.connect() as conn:
-        row = conn.execute(query).fetchone()
+        row = conn.execute(query.encode()).fetchone()
         assert row is not None
         return row[0]
 
@@ -55,8 +56,8 @@ def _counts(shop: Shop) -> dict[str, int]:
     return {name: _one(shop, f"SELECT count(*) FROM {name}") for name in ("step", "action", "outcome", "outbox")}
 
 
-def _debit(shop: Shop) -> str:
-    return f"UPDATE {shop.schema}.account SET balance = balance - 1"
+def _debit(shop: Shop) -> bytes:
+    return f"UPDATE {shop.schema}.account SET balance = balance - 1".encode()
 
 
 def test_step_calls_outbox_and_the_callers_rows_commit_together(box: Deedbox, shop: Shop, account: Any) -> None:  # I2
@@ -200,7 +201,7 @@ def test_a_commit_that_is_not_through_yet_is_no_commit(box: Deedbox, shop: Shop)
 
 def test_commit_joins_a_connection_that_is_not_in_autocommit(box: Deedbox, shop: Shop) -> None:
     run = box.run("r", messages=HELLO)
-    with psycopg.connect(shop.url, row_factory=psycopg.rows.dict_row) as own:
+    with psycopg.Connection[Any].connect(shop.url, row_factory=dict_row) as own:
         for turn in run:
             calls = turn.commit(calls=[ONE], on=own)
             own.commit()

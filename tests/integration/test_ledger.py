@@ -39,7 +39,7 @@ def pay(cents: int = 100) -> Any:
 
 def row(conn: psycopg.Connection, id_: UUID, columns: str = "status") -> Any:
     """Columns of an outcome."""
-    found = conn.execute(f"SELECT {columns} FROM outcome WHERE action_id = %s", [id_]).fetchone()
+    found = conn.execute(f"SELECT {columns} FROM outcome WHERE action_id = %s".encode(), [id_]).fetchone()
     assert found is not None
     return found if "," in columns else found[0]
 

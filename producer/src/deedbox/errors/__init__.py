@@ -138,4 +138,3 @@ __all__ = [
 
 for _name in __all__:
     globals()[_name].__module__ = __name__  # a traceback reads deedbox.errors.StepTaken
-del _name
