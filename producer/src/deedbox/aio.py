@@ -35,7 +35,7 @@ class AsyncDeedbox(BoxCore):
         step = first_step(run_id, messages)
         if must_open(step, await self._ledger.find(run_id)):
             with contextlib.suppress(StepTaken):
-                async with self._ledger.connection() as conn:
+                async with self._ledger.single() as conn:
                     await self._ledger.commit(conn, step)
         run = AsyncRun(self, self._ledger, run_id, patience)
         await self._ledger.read(run.journal)

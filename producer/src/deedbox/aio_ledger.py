@@ -6,11 +6,13 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from deedbox import migrate, registry
 from deedbox.ledger import APPLICATION, CONNECTIONS
+from deedbox.signals import reach
 from deedbox.waiting import AsyncWaker
 
 if TYPE_CHECKING:
@@ -40,23 +42,29 @@ class AsyncLedger:
         async with self._pool.connection() as conn:
             yield conn
 
+    @contextlib.asynccontextmanager
+    async def single(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """A connection of the pool on which each statement is a transaction: one round trip for it, not three."""
+        async with self.connection() as conn, _autocommit(conn):
+            yield conn
+
     async def find(self, run_id: str) -> Sequence[Any] | None:
         """The row of the statement `run`, if there is such a run."""
-        async with self.connection() as conn:
+        async with self.single() as conn:
             rows = await self._fetch(conn, self._core.statements["run"], {"run": run_id})
         return rows[0] if rows else None
 
     async def read(self, journal: Journal) -> None:
         """Read the steps that the journal does not know yet."""
         parameters = {"run": journal.run_id, "n": journal.next}
-        async with self.connection() as conn:
+        async with self.single() as conn:
             steps = await self._fetch(conn, self._core.statements["steps"], parameters)
             calls = await self._fetch(conn, self._core.statements["calls"], parameters) if steps else ()
         journal.add(steps, calls)
 
     async def look(self, journal: Journal) -> None:
         """Read what became of the journal's open calls."""
-        async with self.connection() as conn:
+        async with self.single() as conn:
             ids = [call.id for call in journal.open]
             journal.settle(await self._fetch(conn, self._core.statements["outcomes"], {"ids": ids}))
 
@@ -64,6 +72,16 @@ class AsyncLedger:
         """Put the step into the transaction of `conn`; raises what the ledger's verdict stands for."""
         rows = await self._fetch(conn, self._core.statements["commit_step"], step.parameters(self._core.codec))
         return step.judge(rows[0])
+
+    async def conclude(self, conn: psycopg.AsyncConnection[Any], step: NewStep) -> list[AnyCall]:
+        """Put the step at the end of a block of `connection`; one that has sent nothing needs no transaction around."""
+        if conn.info.transaction_status == TransactionStatus.IDLE:
+            reach("before_commit")
+            async with _autocommit(conn):
+                return await self.commit(conn, step)
+        made = await self.commit(conn, step)
+        reach("before_commit")
+        return made
 
     def watch(self, run_id: str) -> contextlib.AbstractAsyncContextManager[asyncio.Event]:
         """An event that is set when an outcome of the run may be new."""
@@ -87,7 +105,9 @@ class AsyncLedger:
             current = await self._fetch(conn, core.registry["current"])
             registry.check(core.tools_by_name.values(), current, core.schema)
         options = {"application_name": APPLICATION}
-        pool = AsyncConnectionPool(core.database_url, min_size=1, max_size=CONNECTIONS, open=False, kwargs=options)
+        pool: AsyncConnectionPool = AsyncConnectionPool(
+            core.database_url, min_size=1, max_size=CONNECTIONS, open=False, kwargs=options
+        )
         await pool.open()
         return pool
 
@@ -97,3 +117,13 @@ class AsyncLedger:
         async with conn.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(statement, parameters)
             return await cursor.fetchall()
+
+
+@contextlib.asynccontextmanager
+async def _autocommit(conn: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
+    await conn.set_autocommit(True)
+    try:
+        yield
+    finally:
+        if not conn.closed:
+            await conn.set_autocommit(False)

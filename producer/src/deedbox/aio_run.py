@@ -96,8 +96,7 @@ class AsyncTurn:
         try:
             async with self._ledger.connection() as conn:
                 yield conn
-                made = await self._ledger.commit(conn, step)
-                reach("before_commit")
+                made = await self._ledger.conclude(conn, step)
         except StepTaken:
             return
         reach("after_commit")

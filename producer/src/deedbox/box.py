@@ -42,7 +42,7 @@ class Deedbox(BoxCore):
         """
         step = first_step(run_id, messages)
         if must_open(step, self._ledger.find(run_id)):
-            with contextlib.suppress(StepTaken), self._ledger.connection() as conn:
+            with contextlib.suppress(StepTaken), self._ledger.single() as conn:
                 self._ledger.commit(conn, step)
         run = Run(self, self._ledger, run_id, patience)
         self._ledger.read(run.journal)

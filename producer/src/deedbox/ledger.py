@@ -6,10 +6,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
 from deedbox import migrate, registry
+from deedbox.signals import reach
 from deedbox.waiting import Waker
 
 if TYPE_CHECKING:
@@ -42,23 +44,29 @@ class Ledger:
         with self._pool.connection() as conn:
             yield conn
 
+    @contextlib.contextmanager
+    def single(self) -> Iterator[psycopg.Connection]:
+        """A connection of the pool on which each statement is a transaction: one round trip for it, not three."""
+        with self.connection() as conn, _autocommit(conn):
+            yield conn
+
     def find(self, run_id: str) -> Sequence[Any] | None:
         """The row of the statement `run`, if there is such a run."""
-        with self.connection() as conn:
+        with self.single() as conn:
             rows = self._fetch(conn, self._core.statements["run"], {"run": run_id})
         return rows[0] if rows else None
 
     def read(self, journal: Journal) -> None:
         """Read the steps that the journal does not know yet."""
         parameters = {"run": journal.run_id, "n": journal.next}
-        with self.connection() as conn:
+        with self.single() as conn:
             steps = self._fetch(conn, self._core.statements["steps"], parameters)
             calls = self._fetch(conn, self._core.statements["calls"], parameters) if steps else ()
         journal.add(steps, calls)
 
     def look(self, journal: Journal) -> None:
         """Read what became of the journal's open calls."""
-        with self.connection() as conn:
+        with self.single() as conn:
             ids = [call.id for call in journal.open]
             journal.settle(self._fetch(conn, self._core.statements["outcomes"], {"ids": ids}))
 
@@ -66,6 +74,16 @@ class Ledger:
         """Put the step into the transaction of `conn`; raises what the ledger's verdict stands for."""
         rows = self._fetch(conn, self._core.statements["commit_step"], step.parameters(self._core.codec))
         return step.judge(rows[0])
+
+    def conclude(self, conn: psycopg.Connection[Any], step: NewStep) -> list[AnyCall]:
+        """Put the step at the end of a block of `connection`; one that has sent nothing needs no transaction around."""
+        if conn.info.transaction_status == TransactionStatus.IDLE:
+            reach("before_commit")
+            with _autocommit(conn):
+                return self.commit(conn, step)
+        made = self.commit(conn, step)
+        reach("before_commit")
+        return made
 
     def watch(self, run_id: str) -> contextlib.AbstractContextManager[threading.Event]:
         """An event that is set when an outcome of the run may be new."""
@@ -93,3 +111,13 @@ class Ledger:
         # Our own rows, whatever the connection is set to.
         with conn.cursor(row_factory=tuple_row) as cursor:
             return cursor.execute(statement, parameters).fetchall()
+
+
+@contextlib.contextmanager
+def _autocommit(conn: psycopg.Connection[Any]) -> Iterator[None]:
+    conn.autocommit = True
+    try:
+        yield
+    finally:
+        if not conn.closed:
+            conn.autocommit = False

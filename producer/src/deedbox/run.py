@@ -94,8 +94,7 @@ class Turn:
         try:
             with self._ledger.connection() as conn:
                 yield conn
-                made = self._ledger.commit(conn, step)
-                reach("before_commit")
+                made = self._ledger.conclude(conn, step)
         except StepTaken:
             return
         reach("after_commit")

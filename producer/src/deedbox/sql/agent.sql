@@ -1,12 +1,13 @@
 -- name: commit_step
--- Texts in and out, so that a connection's own loaders and row factories do not matter.
+-- Texts out, so that a connection's own loaders and row factories do not matter; lists in binary form, which
+-- spares quoting each item.
 SELECT verdict, detail, ids::text[],
   CASE verdict WHEN 'taken' THEN
     (SELECT coalesce(json_agg(json_build_array(c.position, c.tool, c.args, encode(c.digest, 'hex'))), '[]')::text
      FROM unnest(stored_positions, stored_tools, stored_args, stored_digests) AS c(position, tool, args, digest)) END
 FROM {schema}.commit_step(
   %(run)s, %(n)s, %(kind)s, %(reply)s::json, %(messages)s::json, %(shown)s::json, %(calls)s::json, %(width)s,
-  %(positions)s::int[], %(tools)s::text[], %(args)s::jsonb[], %(digests)s::bytea[], %(payloads)s::bytea[], %(order_keys)s::text[],
+  %(positions)b::int[], %(tools)b::text[], %(args)b::text[]::jsonb[], %(digests)b::bytea[], %(payloads)b::bytea[], %(order_keys)b::text[],
   %(while_open)s, %(again)s, %(traceparent)s)
 
 -- name: steps
