@@ -118,12 +118,12 @@ class RunCore:
             raise TypeError("give the model's reply, or the calls of code without a model, not both")
         core, journal = self.core, self.journal
         recorded = None if reply is None else plain(reply)
-        asked, valid = decide(core.chat, core.codec, core.tools_by_name, recorded, calls)
+        asked, valid, payloads = decide(core.chat, core.codec, core.tools_by_name, recorded, calls)
         for call in valid.values():
             if core.tools_by_name.get(call.tool.name) is not call.tool:
                 raise UnknownTool(tool=call.tool.name)
         shown = journal.answers()
-        return NewStep(self.id, journal.next, "decision", recorded, (), shown, asked, valid, again=again)
+        return NewStep(self.id, journal.next, "decision", recorded, (), shown, asked, valid, payloads, again=again)
 
 
 def first_step(run_id: str, messages: Iterable[Any]) -> NewStep:

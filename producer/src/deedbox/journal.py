@@ -106,9 +106,9 @@ class Journal:
         """Fold in the step `next`, which was committed just now by this process."""
         shown, messages, asked = list(step.shown), list(step.messages), list(step.asked)
         self.steps.append(Step(step.n, step.kind, step.reply, messages, shown, asked, ""))
-        for position, call in zip(step.calls, calls, strict=True):
+        for (position, asked_for), call in zip(step.calls.items(), calls, strict=True):
             if call.id is not None and call.key is not None:
-                args = json.loads(call.stored)
+                args = json.loads(asked_for.stored)
                 self.calls[call.key] = Decided(call.id, call.key, step.n, position, call.tool.name, args)
         self.stale = False
 

@@ -36,8 +36,8 @@ AnyCall: TypeAlias = Call[Any, Any]
 class NewStep:
     """A journal entry to be committed.
 
-    `asked` has one item per position of the reply; `calls` holds the valid ones by position. `shown` is what the model
-    saw of the previous step's calls.
+    `asked` has one item per position of the reply; `calls` holds the valid ones by position, `payloads` the bytes of
+    those that were encoded to see whether they can be. `shown` is what the model saw of the previous step's calls.
     """
 
     run_id: str
@@ -48,6 +48,7 @@ class NewStep:
     shown: Sequence[Json] = ()
     asked: Sequence[Json] = ()
     calls: Mapping[int, AnyCall] = field(default_factory=dict)
+    payloads: Mapping[int, bytes] = field(default_factory=dict)
     again: bool = False
     while_open: bool = False
 
@@ -67,7 +68,7 @@ class NewStep:
             "tools": [call.tool.name for call in calls],
             "args": [call.stored for call in calls],
             "digests": [call.digest for call in calls],
-            "payloads": [call.payload(codec) for call in calls],
+            "payloads": [self.payloads.get(position) or call.payload(codec) for position, call in self.calls.items()],
             "order_keys": [call.order_key for call in calls],
             "while_open": self.while_open,
             "again": self.again,
@@ -116,31 +117,32 @@ class NewStep:
 
 def decide(
     chat: Chat, codec: Codec, tools: Mapping[str, AnyTool], reply: Json | None, calls: Iterable[AnyCall] | None
-) -> tuple[list[Json], dict[int, AnyCall]]:
-    """What a reply (or code, with `calls`) asks for: an item per position, and the valid calls.
+) -> tuple[list[Json], dict[int, AnyCall], dict[int, bytes]]:
+    """What a reply (or code, with `calls`) asks for: an item per position, the valid calls, and the bytes of a reply's.
 
     A call that the model made wrongly is part of the decision: it says why, has no action, and its siblings keep their
     positions. A call that code made wrongly has already raised.
     """
     if calls is not None:
         made = dict(enumerate(calls))
-        return [{"tool": call.tool.name} for call in made.values()], made
+        return [{"tool": call.tool.name} for call in made.values()], made, {}
     asked: list[Json] = []
     valid: dict[int, AnyCall] = {}
+    payloads: dict[int, bytes] = {}
     titles = {tool.title: tool for tool in tools.values()}
     for position, wish in enumerate(chat.calls(reply) if reply is not None else ()):
         item: Json = {"id": wish.id, "tool": wish.name}
         if tool := titles.get(wish.name):
             try:
                 call = tool.parse(wish.arguments)
-                call.payload(codec)
+                payloads[position] = call.payload(codec)
                 valid[position] = call
             except BadInput as problem:
                 item["error"] = str(problem)
         else:
             item["error"] = f"There is no tool {wish.name!r}; there are: {', '.join(sorted(titles)) or 'none'}."
         asked.append(item)
-    return asked, valid
+    return asked, valid, payloads
 
 
 def _reads_same(stored: Any, call: AnyCall) -> bool:

@@ -170,7 +170,7 @@ class Call(Generic[A, R]):
         value = getattr(self.args, self.tool.order_by)
         return None if value is None else str(getattr(value, "value", value)) or None
 
-    @property
+    @cached_property
     def stored(self) -> str:
         """The arguments as JSON text for the ledger, defaults included."""
         return self.args.model_dump_json(by_alias=False)
