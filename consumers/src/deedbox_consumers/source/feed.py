@@ -42,6 +42,7 @@ CONFIG: dict[str, Any] = {
     "fetch.queue.backoff.ms": 10,  # the default rests for a second whenever the prefetch is full
     "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is created after the worker started is found
     "reconnect.backoff.max.ms": 2_000,
+    "log_level": 2,  # critical: what fails for now is said once, by `complain`, with the address
 }
 
 

@@ -97,7 +97,7 @@ class Poll:
             ids, self._nudged = self._nudged[:PAGE], self._nudged[PAGE:]
             await self._bring(lanes, ids)
             return True
-        if now() >= self._wide_at:
+        if self._newest is None or now() >= self._wide_at:
             self._wide_at = now() + WIDE
             self._aside = {id_: until for id_, until in self._aside.items() if until > now()}
             await self._bring(lanes, await self._ledger.pending(tools, None, PAGE))
