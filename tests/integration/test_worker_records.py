@@ -95,6 +95,37 @@ def test_other_bytes_than_were_decided_are_never_performed(  # I3 I14
     assert len(provider.requests) == 1
 
 
+def test_a_worker_that_is_a_release_behind_performs_nothing_and_waits(  # I3
+    box: Deedbox, conn: psycopg.Connection, spoken: Spoken
+) -> None:
+    """The ledger's own bytes read otherwise here: not a stranger's record, and no reason to try at once."""
+    provider = Provider()
+    run = decide(box, charge(customer="c", cents=1))
+    (id_,) = ids(conn, run)
+    own = record_of(conn, id_)
+    conn.execute("UPDATE action SET digest = sha256('with a field that this worker does not know')")
+    with Worker(box, provider.handlers()):
+        spoken.bring(own)
+        wait_until(lambda: status(conn, run)[0] == "retry")
+        assert not provider.requests
+        assert not spoken.aside
+    (told,) = conn.execute("SELECT error ->> 'reason' FROM outcome WHERE action_id = %s", [id_]).fetchone() or ("",)
+    assert "deploy the release of charge_customer" in told
+
+
+def test_the_idempotency_key_is_the_ledgers_whatever_the_record_says(  # I6
+    box: Deedbox, conn: psycopg.Connection, spoken: Spoken
+) -> None:
+    provider = Provider()
+    run = decide(box, charge(customer="c", cents=1))
+    (id_,) = ids(conn, run)
+    with Worker(box, provider.handlers()):
+        spoken.bring(replace(record_of(conn, id_), key="another:1:0"))
+        assert outcomes(box, run) == ["done"]
+    ((box_id,),) = conn.execute("SELECT id FROM box")
+    assert provider.requests == [f"{box_id}:{run.id}:1:0"]
+
+
 def test_bytes_that_cannot_be_read_do_not_stop_their_lane(  # I14
     box: Deedbox, conn: psycopg.Connection, spoken: Spoken
 ) -> None:

@@ -8,6 +8,7 @@ import contextvars
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from deedbox.digest import digest_of
@@ -43,6 +44,7 @@ ABSENT = (0.001, 0.005, 0.02, 0.1, 0.5)
 ABSENT_FOR = 60.0  # seconds until a call that nobody sees is set aside; if it appears later, the sweep emits it
 # …and about one that is not free: its predecessor is open, its tool is paused, we have no lease.
 WAITING = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+BEHIND = timedelta(minutes=1)  # until a call that a newer release wrote is tried again
 TRANSIENT = ("busy", "no_lease")
 WAITED_FOR = ("blocked", "paused", *TRANSIENT)
 
@@ -126,7 +128,7 @@ class Desk:
     async def record(self, call: Claimed, report: Report) -> None:
         """Tell the ledger how the attempt ended."""
         if await self._finishes.put((call, report)) == "late":
-            log.warning("%s: somebody else has taken over, what this attempt knows is kept as late", call.record.key)
+            log.warning("%s: somebody else has taken over, what this attempt knows is kept as late", call.attempt.call)
 
     def close(self) -> None:
         """Claim no more; what is claimed and was never sent is given back."""
@@ -169,8 +171,8 @@ class Desk:
             ends = moment + verdict.window_left.total_seconds()
             until = min(until, ends)
         attempt = Attempt(
-            key=idempotency_key(self._box, record.key),
-            call=record.key,
+            key=idempotency_key(self._box, verdict.key),
+            call=verdict.key,
             number=verdict.attempt,
             until=until,
             lost=lambda: not self._lease.holds(verdict.owner),
@@ -191,11 +193,23 @@ class Desk:
             self.running.discard(call)
 
     async def _refuse_bytes(self, call: Claimed) -> None:
-        """These are not the arguments that were decided: never perform them. The ledger emits its own bytes."""
+        """These do not read as the arguments that were decided: never perform them.
+
+        If they are the ledger's own bytes, this worker reads them otherwise than the agent meant them: it is a release
+        behind, and another may be on its way. Else the record is a stranger's, and the ledger emits its own bytes.
+        """
         reason = "its arguments are not those that were decided"
+        (own,) = await self._ledger.records([call.record.id])
+        if own.payload == call.record.payload:
+            reason = (
+                f"this worker reads its arguments otherwise: deploy the release of {call.tool.name} that wrote them"
+            )
+            log.error("%s: %s", call.attempt.call, reason)
+            last = call.attempt.number >= call.tool.attempts
+            await self.record(call, Report("gave_up" if last else "retry", error=error(reason), delay=BEHIND))
+            return
         await self._source.set_aside(call.record, reason)
-        used_up = call.attempt.number >= call.tool.attempts
-        await self.record(call, Report("gave_up", error=error(reason)) if used_up else GIVEN_BACK)
+        await self.record(call, GIVEN_BACK)
 
     def _send(self, call: Claimed) -> None:
         """The last look before the effect: a process that was stopped past its lease sends nothing."""

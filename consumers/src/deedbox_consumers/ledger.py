@@ -33,6 +33,7 @@ class Verdict(NamedTuple):
 
     word: str
     owner: UUID
+    key: str = ""
     attempt: int = 0
     digest: bytes = b""
     window_left: timedelta | None = None

@@ -64,9 +64,17 @@ def _look(pid: int) -> Seen | None:
         return None  # gone, or none of our business
     # the name in parentheses may hold spaces and parentheses itself: what follows the last one is regular
     state, parent = stat[stat.rindex(")") + 2 :].split()[:2]
-    if state in "ZX":
+    # A leader that is dead while its threads still end holds their files and ports: it is not gone yet.
+    if state in "ZX" and _threads(pid) <= 1:
         return None
     return Seen(pid, int(parent), command.replace(b"\0", b" ").decode(errors="replace").strip())
+
+
+def _threads(pid: int) -> int:
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return 0
 
 
 @dataclass(frozen=True)

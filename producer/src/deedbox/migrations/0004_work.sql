@@ -34,7 +34,8 @@ BEGIN
 END $$;
 
 -- Say for each id: claimed, or why not.
---   claimed   yours now: attempt, digest and, for a provider key, how long the key can still be trusted
+--   claimed   yours now: its key, attempt, digest and, for a provider key, how long the key can still be trusted. The
+--             ledger's key alone makes the idempotency key (I6): a record may say anything.
 --   absent    not visible yet (change data capture runs ahead of the commit): ask again, never skip (I1)
 --   running · final · held · retry · in_doubt   known, and not to be performed by you now
 --   blocked   an earlier call of its order key is open        paused     its tool is paused
@@ -42,7 +43,7 @@ END $$;
 --   expired   its key's window is over; the sweep judges it   no_lease   this owner has none: renew first
 -- It takes only pending calls (I7), and sets first_sent_at before anything is sent (I9).
 CREATE FUNCTION claim(p_ids uuid[], p_owner uuid)
-RETURNS TABLE (id uuid, verdict text, attempt int, digest bytea, window_left interval)
+RETURNS TABLE (id uuid, verdict text, key text, attempt int, digest bytea, window_left interval)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
   WITH lease AS MATERIALIZED (
@@ -80,7 +81,7 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
                      AND e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')) THEN 'blocked'
       ELSE 'busy'
     END,
-    k.attempt, a.digest, k.window_left
+    a.key, k.attempt, a.digest, k.window_left
   FROM wanted w
   LEFT JOIN taken k ON k.action_id = w.id
   LEFT JOIN outcome o ON o.action_id = w.id
