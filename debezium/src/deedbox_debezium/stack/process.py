@@ -141,15 +141,13 @@ class Part:
     def stop(self, within: float) -> bool:
         """Ask it to end and wait; after `within` seconds kill it. False if it was not running."""
         pid = self.find()
-        if pid is None:
-            self.pid_file.unlink(missing_ok=True)
-            return False
-        _signal(pid, self.stop_signal)
-        if not _gone([pid], within):
-            self.kill()
+        if pid is not None:
+            _signal(pid, self.stop_signal)
+            if not _gone([pid], within):
+                self.kill()
         self.pid_file.unlink(missing_ok=True)
-        _let_go(pid)
-        return True
+        _let_go_of_the_dead()
+        return pid is not None
 
     def kill(self) -> bool:
         """SIGKILL it and all its descendants at once, and wait until they are gone. False if it was not running."""
@@ -160,13 +158,13 @@ class Part:
         for member in family:
             _signal(member, signal.SIGKILL)
         _gone(family, within=10)
-        _let_go(pid)
+        _let_go_of_the_dead()
         return True
 
 
-def _let_go(pid: int) -> None:
-    """Collect the guard of a part that has ended."""
-    if pid in _leashes:
+def _let_go_of_the_dead() -> None:
+    """Collect the guards of parts that have ended, however they did."""
+    for pid in [pid for pid in _leashes if look(pid) is None]:
         guard, ours = _leashes.pop(pid)
         os.close(ours)
         guard.wait()
