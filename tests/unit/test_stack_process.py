@@ -105,7 +105,8 @@ def test_a_supervised_part_ends_with_its_guard(part: Part, tmp_path: Path) -> No
     guard, _ = process._leashes[pid]
     os.kill(guard.pid, signal.SIGKILL)
     assert wait_for(lambda: look(pid) is None, within=10)
-    process._let_go(pid)
+    part.stop(within=1)
+    assert pid not in process._leashes
 
 
 def test_what_cannot_be_started_is_said(part: Part, tmp_path: Path) -> None:
