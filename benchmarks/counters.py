@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
+    from psycopg import sql
+
 LAG = 11.0  # seconds: an idle session reports what it has counted within ten
 LOOK_EVERY = 0.02  # seconds between two looks for the last outcome
 
@@ -53,6 +55,11 @@ class Watch:
         self.asked = 0
         self.rows("session")
 
+    @property
+    def ping(self) -> sql.Composed:
+        """A statement that does nothing."""
+        return self._statements["ping"]
+
     def close(self) -> None:
         """Disconnect."""
         self._conn.close()
@@ -82,8 +89,7 @@ class Watch:
         return Wal(*self.rows("wal", {"from": start, "to": end})[0])
 
     def counters(self) -> Counters:
-        """Everything counted until now; waits until the idle sessions have reported."""
-        time.sleep(LAG)
+        """What the sessions have reported; an idle one does within LAG."""
         mine = self.asked  # each was a transaction; the first of these statements does not count itself
         commits = self.rows("commits")[0][0] - mine
         return Counters(commits, *self.rows("updates")[0])

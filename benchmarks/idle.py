@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from benchmarks.counters import LAG
 from benchmarks.figures import Figure, at_most
 from benchmarks.processes import Meter
 
@@ -15,20 +16,20 @@ if TYPE_CHECKING:
     from benchmarks.stage import Stage
 
 LOOK_EVERY = 0.5  # seconds between two looks at the sessions of the claim path
-CALM = 3.0  # seconds for what was under way to end
 
 
 def idle(stage: Stage, fleet: Fleet, plan: Plan) -> list[Figure]:
     """An agent that has just run and is there, a worker that waits for calls, and none comes."""
     fleet.turns(1)
-    time.sleep(CALM)
     watch = stage.watch
+    time.sleep(LAG)
     counted = watch.counters()
     meter = Meter(stage.pids())
     began = time.monotonic()
     asked = _claim_path_statements(watch, plan.idle)
     seconds = time.monotonic() - began
     used = {name: 100 * spent / seconds for name, spent in meter.used().items()}
+    time.sleep(LAG)
     commits = watch.counters().since(counted).commits
     return [
         Figure("idle: statements of the claim path", "", [asked], at_most(0, bar=True)),

@@ -1,10 +1,14 @@
-"""One agent thread decides as fast as it can, four calls a step; then every outcome is durable. And what that costs."""
+"""Agents decide as fast as they can, four calls a step; then every outcome is durable. And what that costs."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.plan import CALLS_A_STEP
@@ -12,7 +16,7 @@ from benchmarks.processes import Meter
 from benchmarks.shop import arguments, charge, reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from benchmarks.counters import Counters, Wal
     from benchmarks.fleet import Fleet
@@ -22,6 +26,12 @@ if TYPE_CHECKING:
 
 WITHIN = 120.0  # seconds for one run
 MICRO = 1e6
+REPORT_AFTER = 1.2  # seconds
+REPORTED_WITHIN = 0.2  # seconds: it does so after it has answered
+AGENTS = 4  # threads: as many as the box has connections
+
+# What prepares an agent: given its turns, it returns what decides them all.
+Make: TypeAlias = Callable[[Sequence["Turn"]], Callable[[], None]]
 
 
 @dataclass(frozen=True)
@@ -37,31 +47,31 @@ class Spent:
 
 
 def saturation(stage: Stage, fleet: Fleet, plan: Plan) -> list[Figure]:
-    """Rates, commits, WAL and HOT share."""
+    """Rates of one agent; then commits, WAL and HOT share with so many agents that the whole is saturated."""
     sprint = Sprint(stage, fleet, plan.steps)
-    sprint.run(_replying)  # the worker, Connect and the planner's statistics get warm
-    whole = [sprint.run(_replying) for _ in range(plan.runs)]
+    calling = partial(_calling, stage)
+    sprint.run(_replying)  # the worker and the JVMs get warm
+    stage.watch.tell("analyze")  # as autovacuum does after a minute
+    alone = [sprint.run(_replying) for _ in range(plan.runs)]
+    whole = [sprint.run(_replying, AGENTS) for _ in range(plan.runs)]
     stage.watch.tell("step_events", [False])
-    quiet = [sprint.run(_replying) for _ in range(plan.runs)]
-    bare = [sprint.run(_calling(stage)) for _ in range(plan.runs)]
+    quiet = [sprint.run(_replying, AGENTS) for _ in range(plan.runs)]
+    bare = [sprint.run(calling, AGENTS) for _ in range(plan.runs)]
     stage.watch.tell("step_events", [True])
-    every = [*whole, *quiet, *bare]
+    every = [*alone, *whole, *quiet, *bare]
     return [
-        Figure("calls, 4 a step, one agent thread", "/s", [run.calls / run.done for run in whole], at_least(2500)),
-        Figure("… of which committed", "/s", [run.calls / run.committed for run in whole]),
-        Figure("… without step events", "/s", [run.calls / run.done for run in quiet]),
-        Figure("… through commit, without replies", "/s", [run.calls / run.done for run in bare]),
-        Figure("commits per call", "", [run.counters.commits / run.calls for run in whole], at_most(0.5, bar=True)),
+        Figure("calls, 4 a step, one agent thread", "/s", _rates(alone), at_least(2500)),
+        Figure("… of which committed", "/s", [run.calls / run.committed for run in alone]),
+        Figure("calls, 4 a step, four agent threads", "/s", _rates(whole)),
+        Figure("… without step events", "/s", _rates(quiet)),
+        Figure("… decided in code, without replies", "/s", _rates(bare)),
+        Figure("commits per call, one agent thread", "", _commits(alone)),
+        Figure("commits per call at saturation", "", _commits(whole), at_most(0.5, bar=True)),
         Figure("WAL per call, decided in code", "bytes", _bytes(bare), at_most(2600, bar=True)),
         Figure("… with the model's reply", "bytes", _bytes(quiet)),
         Figure("… and its step event", "bytes", _bytes(whole)),
         Figure("… and full-page images", "bytes", [run.wal.total / run.calls for run in whole]),
-        Figure(
-            "updates of outcome in place (HOT)",
-            "%",
-            [100 * run.counters.hot / run.counters.updates for run in every],
-            at_least(95, bar=True),
-        ),
+        Figure("updates of outcome in place (HOT)", "%", _in_place(every), at_least(95, bar=True)),
         *(
             Figure(f"CPU per call: {part}", "µs", [MICRO * run.cpu[part] / run.calls for run in whole])
             for part in whole[0].cpu
@@ -78,20 +88,41 @@ class Sprint:
         self._fleet = fleet
         self._steps = steps
 
-    def run(self, make: Callable[[Sequence[Turn]], Callable[[], None]]) -> Spent:
-        """Once; `make` prepares what the agent then decides."""
+    def run(self, make: Make, agents: int = 1) -> Spent:
+        """Once, with so many agents, a thread each; `make` prepares what an agent then decides."""
         watch = self._stage.watch
-        decide = make(self._fleet.turns(self._steps))
+        turns = self._fleet.turns(self._steps)
+        decides = [make(turns[number::agents]) for number in range(agents)]
         calls = self._steps * CALLS_A_STEP
-        before, start, mark = watch.counters(), watch.position(), watch.mark()
+        before, start, mark = self._counters(), watch.position(), watch.mark()
         meter = Meter(self._stage.pids())
         began = time.perf_counter()
-        decide()
+        with ThreadPoolExecutor(agents) as pool:
+            for done_deciding in [pool.submit(decide) for decide in decides]:
+                done_deciding.result()
         committed = time.perf_counter() - began
         watch.await_done(mark, calls, WITHIN)
         done = time.perf_counter() - began
         used, end = meter.used(), watch.position()
-        return Spent(calls, committed, done, watch.counters().since(before), watch.wal(start, end), used)
+        return Spent(calls, committed, done, self._counters().since(before), watch.wal(start, end), used)
+
+    def _counters(self) -> Counters:
+        """Everything counted until now.
+
+        A session reports with its first statement a second after its last report: so each is given one, those of the
+        worker by a call.
+        """
+        time.sleep(REPORT_AFTER)
+        watch, box = self._stage.watch, self._stage.box
+        with ExitStack() as held:
+            for conn in [held.enter_context(box.connection()) for _ in range(AGENTS)]:
+                conn.execute(watch.ping)
+        mark = watch.mark()
+        with self._fleet.turns(1)[0].transaction(reply(range(1))):
+            pass
+        watch.await_done(mark, 1, WITHIN)
+        time.sleep(REPORTED_WITHIN)
+        return watch.counters()
 
 
 def _replying(turns: Sequence[Turn]) -> Callable[[], None]:
@@ -106,22 +137,30 @@ def _replying(turns: Sequence[Turn]) -> Callable[[], None]:
     return decide
 
 
-def _calling(stage: Stage) -> Callable[[Sequence[Turn]], Callable[[], None]]:
+def _calling(stage: Stage, turns: Sequence[Turn]) -> Callable[[], None]:
     """Code without a model, which commits on its own connection."""
+    wanted = [[arguments(first * CALLS_A_STEP + at) for at in range(CALLS_A_STEP)] for first in range(len(turns))]
 
-    def make(turns: Sequence[Turn]) -> Callable[[], None]:
-        wanted = [[arguments(first * CALLS_A_STEP + at) for at in range(CALLS_A_STEP)] for first in range(len(turns))]
+    def decide() -> None:
+        with stage.box.connection() as conn:
+            for turn, args in zip(turns, wanted, strict=True):
+                turn.commit(on=conn, calls=[charge(**each) for each in args])
+                conn.commit()
 
-        def decide() -> None:
-            with stage.box.connection() as conn:
-                for turn, args in zip(turns, wanted, strict=True):
-                    turn.commit(on=conn, calls=[charge(**each) for each in args])
-                    conn.commit()
+    return decide
 
-        return decide
 
-    return make
+def _rates(runs: Sequence[Spent]) -> list[float]:
+    return [run.calls / run.done for run in runs]
+
+
+def _commits(runs: Sequence[Spent]) -> list[float]:
+    return [run.counters.commits / run.calls for run in runs]
 
 
 def _bytes(runs: Sequence[Spent]) -> list[float]:
     return [run.wal.written / run.calls for run in runs]
+
+
+def _in_place(runs: Sequence[Spent]) -> list[float]:
+    return [100 * run.counters.hot / run.counters.updates for run in runs]

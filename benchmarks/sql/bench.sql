@@ -9,6 +9,12 @@ SELECT name, partitions FROM {schema}.topic
 -- name: step_events
 UPDATE {schema}.box SET step_events = %s
 
+-- name: analyze
+ANALYZE
+
+-- name: ping
+SELECT 1
+
 -- name: session
 -- The watching session goes by the primary key, whatever the statistics say.
 SELECT set_config('enable_seqscan', 'off', false)
@@ -38,17 +44,6 @@ SELECT pg_current_wal_flush_lsn()::text
 -- All bytes between two positions, page headers included, and those of full-page images among them.
 SELECT pg_wal_lsn_diff(%(to)s::pg_lsn, %(from)s::pg_lsn)::bigint,
        (SELECT coalesce(sum(fpi_size), 0)::bigint FROM pg_get_wal_stats(%(from)s::pg_lsn, %(to)s::pg_lsn))
-
--- name: wal_by_relation
--- Who they are for; a record that touches two tables is shared out by the data of each.
-SELECT coalesce(c.relname, 'other'), sum(b.block_data_length)::bigint, count(*)
-FROM pg_get_wal_block_info(%(from)s::pg_lsn, %(to)s::pg_lsn, false) b
-LEFT JOIN pg_class c ON pg_relation_filenode(c.oid) = b.relfilenode
-GROUP BY 1 ORDER BY 2 DESC
-
--- name: wal_by_kind
-SELECT "resource_manager/record_type", count::bigint, record_size::bigint, fpi_size::bigint
-FROM pg_get_wal_stats(%(from)s::pg_lsn, %(to)s::pg_lsn, true) WHERE count > 0 ORDER BY record_size DESC
 
 -- name: hops
 -- The moments of a call's life by the server's clock, as seconds since 1970.
