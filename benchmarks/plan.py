@@ -18,12 +18,12 @@ class Plan:
 
     runs: int = 3
     samples: int = 300
-    steps: int = 2000
+    steps: int = 1250
     burst: int = 20_000
     idle: float = 20.0
 
 
 FULL = Plan()
-QUICK = Plan(runs=1, samples=120, steps=500, burst=5000, idle=10.0)
+QUICK = Plan(runs=1, samples=120, steps=400, burst=5000, idle=10.0)
 CALLS_A_STEP = 4
 CALLS_A_BURST_STEP = 100
