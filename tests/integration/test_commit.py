@@ -19,7 +19,6 @@ from deedbox.errors import (
     NotMigrated,
     NoTransaction,
     PayloadTooLarge,
-    RepeatedCall,
     RunClosed,
     RunTaken,
     ToolNotApplied,
@@ -94,6 +93,77 @@ def test_the_callers_rollback_takes_everything_along(box: Deedbox, shop: Shop, a
         assert account() == 99
 
 
+def test_an_inner_transaction_or_commit_of_the_block_does_not_escape_the_decision(  # I2
+    box: Deedbox, shop: Shop, account: Any
+) -> None:
+    """In psycopg the first `conn.transaction()` on an idle connection would be the outermost one, and commit."""
+    first, second = box.run("r", messages=HELLO), box.run("r")
+    a, b = next(iter(first)), next(iter(second))
+    with a.transaction(asks(ONE)) as conn, conn.transaction():
+        conn.execute(_debit(shop))
+    with b.transaction(asks(ONE)) as conn, conn.transaction():
+        conn.execute(_debit(shop))
+    assert account() == 99
+    third = box.run("other", messages=HELLO)
+    with pytest.raises(psycopg.ProgrammingError), next(iter(third)).transaction(asks(ONE)) as conn:
+        conn.execute(_debit(shop))
+        conn.commit()
+    assert account() == 99
+
+
+def test_a_block_whose_statement_failed_decides_nothing(box: Deedbox, shop: Shop) -> None:  # I2
+    turn = next(iter(box.run("r", messages=HELLO)))
+    before = _counts(shop)
+    with pytest.raises(NoTransaction, match="failed"), turn.transaction(asks(ONE)) as conn:
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            conn.execute("SELECT * FROM nowhere")
+    assert _counts(shop) == before
+
+
+def test_a_decision_without_rows_of_yours_is_one_call(box: Deedbox, shop: Shop) -> None:  # I2 I4
+    run, other = box.run("r", messages=HELLO), box.run("r")
+    mine, theirs = next(iter(run)), next(iter(other))
+    assert [call.key for call in mine.commit(asks(ONE))] == ["r:1:0"]
+    assert theirs.commit(asks(ONE)) == []
+    with shop.hands() as hands:
+        assert hands.do_all() == 1
+    run.settle()
+
+
+def test_two_that_open_a_run_with_other_messages_are_told(shop: Shop) -> None:  # I4
+    opened: list[object] = []
+
+    def open_it(text: str, start: threading.Barrier) -> None:
+        with Deedbox(shop.url, tools=TOOLS, schema=shop.schema) as box:
+            box.run(f"warm-{text}", messages=[user(text)])
+            for race in range(20):
+                start.wait()
+                try:
+                    opened.append(box.run(f"race-{race}", messages=[user(text)]).messages[0]["content"] == text)
+                except RunTaken:
+                    opened.append(None)
+
+    barrier = threading.Barrier(2)
+    openers = [threading.Thread(target=open_it, args=[text, barrier]) for text in "ab"]
+    for opener in openers:
+        opener.start()
+    for opener in openers:
+        opener.join()
+    assert opened.count(True) == opened.count(None) == 20
+
+
+def test_a_closed_box_opens_again_and_is_woken(box: Deedbox, shop: Shop) -> None:
+    for name in ("before", "after"):
+        run = box.run(name, messages=HELLO)
+        next(iter(run)).commit(asks(ONE))
+        with shop.hands() as hands, box._ledger.watch(name) as news:
+            assert news.wait(30)  # listening has begun: whoever waits is woken once
+            news.clear()
+            hands.do_all()
+            assert news.wait(30)
+        box.close()
+
+
 def test_two_drivers_with_a_non_idempotent_caller_row_debit_once(shop: Shop, account: Any) -> None:  # I2 I4
     reply = asks(ONE)
     races = 50
@@ -137,7 +207,7 @@ def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(box: Deedbox, 
         behind = other.run("r")
         with shop.connect() as own:
             again = next(iter(box.run("fresh", messages=HELLO)))
-            step = again.run.decision(asks(ONE), None, again=False)
+            step = again.run.decision(asks(ONE), None)
             assert step.n == 1
             with pytest.raises(StepTaken), own.transaction():
                 own.execute(_debit(shop))
@@ -375,7 +445,7 @@ def test_bad_input_is_refused_before_anything_is_written(box: Deedbox, shop: Sho
     turn = next(iter(run))
     stranger = Deedbox(shop.url, tools=[], schema=shop.schema)
     with pytest.raises(UnknownTool, match="charge_customer"):
-        next(iter(stranger.run("r"))).run.decision(None, [ONE], again=False)
+        next(iter(stranger.run("r"))).run.decision(None, [ONE])
     stranger.close()
     with pytest.raises(InvalidRunId):
         box.run("a b", messages=HELLO)
@@ -489,7 +559,3 @@ def test_many_commits_in_one_transaction_of_the_caller(box: Deedbox, shop: Shop)
         for turn in turns:
             turn.commit(asks(ONE), on=own)
     assert _one(shop, "SELECT count(*) FROM action") == 3
-
-
-def test_repeated_call_error_names_the_open_one() -> None:
-    assert "again=True" in str(RepeatedCall(run_id="r", key="r:1:0"))

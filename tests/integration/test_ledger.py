@@ -68,6 +68,55 @@ def test_a_call_is_not_claimable_before_its_transaction_is_visible(box: Deedbox,
         assert hands.claim([call.id]) == {call.id: ("claimed", 1)}
 
 
+def test_updates_stay_within_their_page_in_steady_state(box: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:
+    """Facts B3: no index mentions status or owner, so that claim and finish are heap-only updates."""
+    with shop.hands() as hands:
+        for at in range(40):
+            commit(box, f"r{at}", *(pay(cents + 1) for cents in range(4)))
+            hands.do_all()
+    conn.execute("SELECT pg_stat_clear_snapshot()")
+    hot = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'outcome' AND schemaname = %s"
+
+    def counted() -> bool:
+        found = conn.execute(hot, [shop.schema]).fetchone()
+        return found is not None and found[0] >= 320
+
+    _until(counted)
+    updates, in_place = conn.execute(hot, [shop.schema]).fetchone() or (0, 0)
+    assert in_place >= 0.95 * updates
+
+
+def test_a_renewal_under_way_is_alive(box: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:  # I5 I8
+    with shop.hands() as a, shop.hands() as b:
+        _bury(conn, a)
+        with a.conn.transaction():
+            assert a.conn.execute("SELECT renew(%s, '{}', false)", [a.owner]).fetchone() == (True,)
+            b.sweep()
+        assert a.conn.execute("SELECT renew(%s, '{}', false)", [a.owner]).fetchone() == (True,)
+
+
+def test_a_blocked_call_that_was_let_go_is_due_when_its_predecessor_ends(
+    box: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:  # I5
+    one, two = commit(box, "r", mail(to="a", text="1"), mail(to="a", text="2"))
+    with shop.hands() as hands:
+        hands.claim([one])
+        hands.conn.execute("SELECT let_go(ARRAY[%s])", [two])
+        conn.execute("UPDATE outcome SET next_at = clock_timestamp() WHERE action_id = %s", [two])
+        assert hands.sweep() == []  # blocked: not emitted again, looked at later
+        assert row(conn, two, "next_at > clock_timestamp() + interval '9 min'") is True
+        hands.finish(one, 1, result={"id": "x"})
+        assert row(conn, two, "next_at <= clock_timestamp()") is True
+
+
+def test_a_worker_cannot_report_what_is_not_its_to_say(box: Deedbox, shop: Shop) -> None:  # I10
+    (id_,) = commit(box, "r", pay())
+    with shop.hands() as hands:
+        hands.claim([id_])
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="cancelled"):
+            hands.finish(id_, 1, "cancelled")
+
+
 def test_two_workers_claim_each_call_once(box: Deedbox, shop: Shop) -> None:  # I4 I7
     for at in range(10):
         commit(box, f"r{at}", *(pay(cents + 1) for cents in range(20)))
@@ -330,15 +379,27 @@ def test_open_calls_stay_within_the_watermark_or_parked(
 def test_the_watermark_waits_for_a_transaction_that_is_still_open(
     box: Deedbox, shop: Shop, conn: psycopg.Connection
 ) -> None:  # I5
+    """Nothing else may end meanwhile: pg_snapshot_xmax, the latest *completed* id, would be the open one's own."""
     turn = next(iter(box.run("r", messages=HELLO)))
     with shop.hands() as hands, shop.connect() as own:
+
+        def marked() -> tuple[int, bool]:
+            with hands.conn.transaction():
+                _let_time_pass(hands.conn)
+                hands.sweep()
+            found = hands.conn.execute("SELECT mark_xid::text::bigint, watermark <= %s FROM box", [call.id]).fetchone()
+            assert found is not None
+            return found
+
         with own.transaction():
             (call,) = turn.commit(asks(pay()), on=own)
-            for _ in range(3):
-                conn.execute("UPDATE box SET mark_at = clock_timestamp() + interval '1 min'")
-                _let_time_pass(conn)
-                hands.sweep()
-                assert conn.execute("SELECT watermark <= %s FROM box", [call.id]).fetchone() == (True,)
+            mine = own.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+            assert mine is not None
+            first, held = marked()
+            assert first > mine[0]  # it may still bring ids from before the mark
+            assert held
+            assert marked() == (first, True)
+        assert marked()[0] > first
         assert hands.pending() == [call.id]
 
 

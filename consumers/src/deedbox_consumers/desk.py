@@ -45,6 +45,7 @@ ABSENT_FOR = 60.0  # seconds until a call that nobody sees is set aside; if it a
 # …and about one that is not free: its predecessor is open, its tool is paused, we have no lease.
 WAITING = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 BEHIND = timedelta(minutes=1)  # until a call that a newer release wrote is tried again
+BLOCKED_FOR = 30.0  # seconds until the lane lets go of a call, and of those behind it
 TRANSIENT = ("busy", "no_lease")
 WAITED_FOR = ("blocked", "paused", *TRANSIENT)
 
@@ -86,6 +87,7 @@ class Desk:
         self._finishes: Batch[tuple[Claimed, Report], str] = Batch(ledger.finish)
         self._closing = asyncio.Event()
         self._gate = threading.Lock()
+        self._stuck: set[tuple[str, str]] = set()  # order keys whose calls are let go until one is claimed again
         self.running: set[Claimed] = set()
         self.blocked: set[Future[Any]] = set()  # threads whose attempts are over
 
@@ -102,6 +104,7 @@ class Desk:
             try:
                 verdict = await self._claims.put(record.id)
                 if verdict.word == "claimed":
+                    self._stuck.discard((record.tool, record.order_key))
                     call = self._open(record, args, verdict)
                     claimed()
                     self._source.done(record)
@@ -246,6 +249,11 @@ class Desk:
         if word not in TRANSIENT:
             self._source.done(record)  # the ledger knows it: from here on Kafka need not
         if word not in WAITED_FOR:
+            return False
+        key = record.tool, record.order_key
+        if word == "blocked" and (waited > BLOCKED_FOR or key in self._stuck):
+            self._stuck.add(key)
+            await self._ledger.let_go(record.id)
             return False
         await self._pause(WAITING[min(asked, len(WAITING) - 1)])
         return True

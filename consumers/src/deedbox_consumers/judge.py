@@ -27,7 +27,9 @@ def judge(problem: BaseException, call: Claimed) -> Report:
         return GIVEN_BACK
     if isinstance(problem, Refusal):
         facts = {"code": problem.code, "message": problem.message}
-        return Report("refused", unsettled=False, error=error(str(problem), **facts))
+        # Under the provider's key a no is about every attempt. Else it says nothing of an earlier one (I16).
+        settled = call.tool.effect.kind == "provider_key"
+        return Report("refused", unsettled=False if settled else None, error=error(str(problem), **facts))
     if isinstance(problem, RetryLater):
         return _again(call, "it was put off too often", problem.after)
     if not_sent(problem):

@@ -100,7 +100,7 @@ class Ledger:
         # until it does the lock cannot be had.
         losses = self._leases.losses
         if alive := bool((await self._leases.once(self._say["renew"], [owner, through, False]))[0][0]):
-            await self._leases.once(self._say["renew"], [owner, through, True])
+            alive = bool((await self._leases.once(self._say["renew"], [owner, through, True]))[0][0])
             self._leased_with = losses
         return alive
 
@@ -174,6 +174,10 @@ class Ledger:
             for id_, tool, kind, key, order_key, payload in rows
             if kind == "call"
         ]
+
+    async def let_go(self, id_: UUID) -> None:
+        """Let a blocked call wait in the ledger: the finish of its predecessor makes it due."""
+        await self._leases.rows(self._say["let_go"], [[id_]])
 
     async def set_aside(self, record: Sequence[Any]) -> None:
         """Keep a Kafka record that cannot be taken: topic, partition, offset, key, headers as JSON, value, reason."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from deedbox_consumers.lane import Lanes
     from deedbox_consumers.ledger import Ledger
+
+log: logging.Logger = logging.getLogger("deedbox.worker")
 
 EVERY = 1.0  # seconds: how soon a due call or a dead worker is noticed
 
@@ -27,6 +30,9 @@ async def sweep(ledger: Ledger, lanes: Lanes, tools: Sequence[str]) -> None:
             if not is_transient(problem):
                 raise
         else:
+            for turn in swept:
+                if turn.duty == "found":
+                    log.error("The full scan found a call that was forgotten: %s of %s", turn.id, turn.tool)
             free = [
                 turn.id for turn in swept if turn.id is not None and turn.status == "pending" and turn.tool in tools
             ]

@@ -229,6 +229,8 @@ class Worker:
         finally:
             for task in tasks:
                 task.cancel()
+            desk.close()
+            lanes.close()
             lanes.cancel()
             await source.close()
             self.blocked = len(desk.blocked)

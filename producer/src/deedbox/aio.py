@@ -34,9 +34,11 @@ class AsyncDeedbox(BoxCore):
         """Open the run `run_id` with its first messages, or resume it; as Deedbox.run."""
         step = first_step(run_id, messages)
         if must_open(step, await self._ledger.find(run_id)):
-            with contextlib.suppress(StepTaken):
+            try:
                 async with self._ledger.single() as conn:
                     await self._ledger.commit(conn, step)
+            except StepTaken:  # somebody was quicker: with the same messages?
+                must_open(step, await self._ledger.find(run_id))
         run = AsyncRun(self, self._ledger, run_id, patience)
         await self._ledger.read(run.journal)
         return run

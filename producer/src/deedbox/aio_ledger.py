@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from deedbox import migrate, registry
 from deedbox.ledger import APPLICATION, CONNECTIONS
-from deedbox.signals import reach
 from deedbox.waiting import AsyncWaker
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator, Sequence
 
     from psycopg import sql
@@ -32,20 +30,22 @@ class AsyncLedger:
     def __init__(self, core: BoxCore) -> None:
         self._core = core
         self._pool: AsyncConnectionPool | None = None
+        self._opening = asyncio.Lock()  # several may come first
         self._waker = AsyncWaker(core.database_url, core.statements["listen"])
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
         """A connection of the pool, inside a transaction that commits at the end of the block; raises NotReady."""
-        if self._pool is None:
-            self._pool = await self._open()
-        async with self._pool.connection() as conn:
+        async with self.single() as conn, conn.transaction():
             yield conn
 
     @contextlib.asynccontextmanager
     async def single(self) -> AsyncIterator[psycopg.AsyncConnection]:
         """A connection of the pool on which each statement is a transaction: one round trip for it, not three."""
-        async with self.connection() as conn, _autocommit(conn):
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await self._open()
+        async with self._pool.connection() as conn:
             yield conn
 
     async def find(self, run_id: str) -> Sequence[Any] | None:
@@ -73,16 +73,6 @@ class AsyncLedger:
         rows = await self._fetch(conn, self._core.statements["commit_step"], step.parameters(self._core.codec))
         return step.judge(rows[0])
 
-    async def conclude(self, conn: psycopg.AsyncConnection[Any], step: NewStep) -> list[AnyCall]:
-        """Put the step at the end of a block of `connection`; one that has sent nothing needs no transaction around."""
-        if conn.info.transaction_status == TransactionStatus.IDLE:
-            reach("before_commit")
-            async with _autocommit(conn):
-                return await self.commit(conn, step)
-        made = await self.commit(conn, step)
-        reach("before_commit")
-        return made
-
     def watch(self, run_id: str) -> contextlib.AbstractAsyncContextManager[asyncio.Event]:
         """An event that is set when an outcome of the run may be new."""
         return self._waker.watch(run_id)
@@ -104,7 +94,7 @@ class AsyncLedger:
                 raise problem
             current = await self._fetch(conn, core.registry["current"])
             registry.check(core.tools_by_name.values(), current, core.schema)
-        options = {"application_name": APPLICATION}
+        options = {"application_name": APPLICATION, "autocommit": True}
         pool: AsyncConnectionPool = AsyncConnectionPool(
             core.database_url, min_size=1, max_size=CONNECTIONS, open=False, kwargs=options
         )
@@ -117,13 +107,3 @@ class AsyncLedger:
         async with conn.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(statement, parameters)
             return await cursor.fetchall()
-
-
-@contextlib.asynccontextmanager
-async def _autocommit(conn: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
-    await conn.set_autocommit(True)
-    try:
-        yield
-    finally:
-        if not conn.closed:
-            await conn.set_autocommit(False)

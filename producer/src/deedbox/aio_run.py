@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from deedbox.aio_ledger import AsyncLedger
-    from deedbox.journal import Json
-    from deedbox.step import AnyCall
+    from deedbox.chat import Json
+    from deedbox.step import AnyCall, NewStep
 
 
 class AsyncRun(RunCore):
@@ -83,39 +83,57 @@ class AsyncTurn:
 
     @contextlib.asynccontextmanager
     async def transaction(
-        self, reply: object | None = None, *, calls: Iterable[AnyCall] | None = None, again: bool = False
+        self, reply: object | None = None, *, calls: Iterable[AnyCall] | None = None
     ) -> AsyncIterator[psycopg.AsyncConnection]:
         """Your rows and the decision in one transaction of the box's own connection, committed at the end of the block.
 
-        If somebody else decided this step meanwhile, the block is rolled back and the run reads on. Raises
-        PlanDivergence when they decided something else. `calls` is for code without a model; `again` allows a call
-        that equals an open one.
+        If somebody else decided the same meanwhile, the block is rolled back and the run reads on. Raises
+        PlanDivergence when they decided something else, NoTransaction when a statement of the block has failed. `calls`
+        is for code without a model.
         """
-        step = self.run.decision(reply, calls, again=again)
-        self.run.journal.stale = True
+        step = self._step(reply, calls)
         try:
             async with self._ledger.connection() as conn:
                 yield conn
-                made = await self._ledger.conclude(conn, step)
+                made = await self._ledger.commit(check_handle(conn, psycopg.AsyncConnection), step)
+                reach("before_commit")
         except StepTaken:
             return
-        reach("after_commit")
-        self.run.journal.take(step, made)
-        self.run.core.tell(made)
+        self._took(step, made)
 
     async def commit(
         self,
         reply: object | None = None,
         *,
-        on: psycopg.AsyncConnection[Any],
+        on: psycopg.AsyncConnection[Any] | None = None,
         calls: Iterable[AnyCall] | None = None,
-        again: bool = False,
     ) -> list[AnyCall]:
         """Put the decision into your transaction `on`; returns the calls with their keys.
 
         Nothing counts before your transaction commits. Raises StepTaken, which is to roll your rows back, when somebody
-        else decided this step; PlanDivergence when they decided something else; NoTransaction, NotAHandle.
+        else decided the same; PlanDivergence when they decided something else; NoTransaction, NotAHandle.
+
+        Without `on` the decision is committed at once, alone; when somebody else decided the same, there are no calls
+        and the run reads on.
         """
-        step = self.run.decision(reply, calls, again=again)
-        self.run.journal.stale = True
-        return await self._ledger.commit(check_handle(on, psycopg.AsyncConnection), step)
+        step = self._step(reply, calls)
+        if on is not None:
+            return await self._ledger.commit(check_handle(on, psycopg.AsyncConnection), step)
+        try:
+            async with self._ledger.single() as conn:
+                reach("before_commit")
+                made = await self._ledger.commit(conn, step)
+        except StepTaken:
+            return []
+        return self._took(step, made)
+
+    def _step(self, reply: object | None, calls: Iterable[AnyCall] | None) -> NewStep:
+        step = self.run.decision(reply, calls)
+        self.run.journal.stale = True  # until we know that it is through
+        return step
+
+    def _took(self, step: NewStep, made: list[AnyCall]) -> list[AnyCall]:
+        reach("after_commit")
+        self.run.journal.take(step, made)
+        self.run.core.tell(made)
+        return made

@@ -42,8 +42,11 @@ class Deedbox(BoxCore):
         """
         step = first_step(run_id, messages)
         if must_open(step, self._ledger.find(run_id)):
-            with contextlib.suppress(StepTaken), self._ledger.single() as conn:
-                self._ledger.commit(conn, step)
+            try:
+                with self._ledger.single() as conn:
+                    self._ledger.commit(conn, step)
+            except StepTaken:  # somebody was quicker: with the same messages?
+                must_open(step, self._ledger.find(run_id))
         run = Run(self, self._ledger, run_id, patience)
         self._ledger.read(run.journal)
         return run

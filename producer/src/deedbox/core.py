@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from deedbox.chat import Chat
-    from deedbox.journal import Json
+    from deedbox.chat import Chat, Json
     from deedbox.step import AnyCall, AnyTool
     from deedbox.tool import Call
 
@@ -112,7 +111,7 @@ class RunCore:
             raise UnknownCall(run_id=self.id, key=call.key)
         return outcome_of(known.status, known.result, known.error, call.tool.result)
 
-    def decision(self, reply: object | None, calls: Iterable[AnyCall] | None, *, again: bool) -> NewStep:
+    def decision(self, reply: object | None, calls: Iterable[AnyCall] | None) -> NewStep:
         """The next step: what the reply, or code without a model, decides. Raises BadInput."""
         if reply is not None and calls is not None:
             raise TypeError("give the model's reply, or the calls of code without a model, not both")
@@ -123,7 +122,7 @@ class RunCore:
             if core.tools_by_name.get(call.tool.name) is not call.tool:
                 raise UnknownTool(tool=call.tool.name)
         shown = journal.answers()
-        return NewStep(self.id, journal.next, "decision", recorded, (), shown, asked, valid, payloads, again=again)
+        return NewStep(self.id, journal.next, "decision", recorded, (), shown, asked, valid, payloads)
 
 
 def first_step(run_id: str, messages: Iterable[Any]) -> NewStep:

@@ -1,6 +1,6 @@
 """A run as its journal tells it: steps, calls and their outcomes, folded without any input or output.
 
-Both shells (`run.py` and `aio.py`) read rows and hand them here; what the model is to see, what is still open and
+Both shells (`run.py` and `aio_run.py`) read rows and hand them here; what the model is to see, what is still open and
 whether the run has ended is decided in this one place.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from deedbox.chat import Answer
+from deedbox.chat import Answer, Json
 from deedbox.errors import Unsettled
 from deedbox.keys import call_key
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from deedbox.step import AnyCall, NewStep
 
 OPEN = frozenset({"held", "pending", "running", "retry", "in_doubt"})
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ class Journal:
         """Raise Unsettled when a call is in doubt: waiting alone does not settle it."""
         for call in self.calls.values():
             if call.status == "in_doubt":
-                raise Unsettled(run_id=self.run_id, key=call.key, status="in doubt")
+                raise Unsettled(run_id=self.run_id, key=call.key, status="in_doubt")
 
     def impatience(self) -> Unsettled:
         """The error for a wait that took too long."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
 from deedbox import migrate, registry
-from deedbox.signals import reach
 from deedbox.waiting import Waker
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator, Sequence
 
     from psycopg import sql
@@ -34,20 +32,22 @@ class Ledger:
     def __init__(self, core: BoxCore) -> None:
         self._core = core
         self._pool: ConnectionPool | None = None
+        self._opening = threading.Lock()  # several may come first
         self._waker = Waker(core.database_url, core.statements["listen"])
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection]:
         """A connection of the pool, inside a transaction that commits at the end of the block; raises NotReady."""
-        if self._pool is None:
-            self._pool = self._open()
-        with self._pool.connection() as conn:
+        with self.single() as conn, conn.transaction():
             yield conn
 
     @contextlib.contextmanager
     def single(self) -> Iterator[psycopg.Connection]:
         """A connection of the pool on which each statement is a transaction: one round trip for it, not three."""
-        with self.connection() as conn, _autocommit(conn):
+        with self._opening:
+            if self._pool is None:
+                self._pool = self._open()
+        with self._pool.connection() as conn:
             yield conn
 
     def find(self, run_id: str) -> Sequence[Any] | None:
@@ -75,16 +75,6 @@ class Ledger:
         rows = self._fetch(conn, self._core.statements["commit_step"], step.parameters(self._core.codec))
         return step.judge(rows[0])
 
-    def conclude(self, conn: psycopg.Connection[Any], step: NewStep) -> list[AnyCall]:
-        """Put the step at the end of a block of `connection`; one that has sent nothing needs no transaction around."""
-        if conn.info.transaction_status == TransactionStatus.IDLE:
-            reach("before_commit")
-            with _autocommit(conn):
-                return self.commit(conn, step)
-        made = self.commit(conn, step)
-        reach("before_commit")
-        return made
-
     def watch(self, run_id: str) -> contextlib.AbstractContextManager[threading.Event]:
         """An event that is set when an outcome of the run may be new."""
         return self._waker.watch(run_id)
@@ -104,20 +94,10 @@ class Ledger:
             if problem := migrate.missing(newest, core.schema):
                 raise problem
             registry.check(core.tools_by_name.values(), self._fetch(conn, core.registry["current"]), core.schema)
-        options = {"application_name": APPLICATION}
+        options = {"application_name": APPLICATION, "autocommit": True}
         return ConnectionPool(core.database_url, min_size=1, max_size=CONNECTIONS, open=True, kwargs=options)
 
     def _fetch(self, conn: psycopg.Connection[Any], statement: sql.Composed, parameters: Any = None) -> Sequence[Any]:
         # Our own rows, whatever the connection is set to.
         with conn.cursor(row_factory=tuple_row) as cursor:
             return cursor.execute(statement, parameters).fetchall()
-
-
-@contextlib.contextmanager
-def _autocommit(conn: psycopg.Connection[Any]) -> Iterator[None]:
-    conn.autocommit = True
-    try:
-        yield
-    finally:
-        if not conn.closed:
-            conn.autocommit = False

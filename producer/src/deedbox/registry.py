@@ -55,13 +55,13 @@ def apply(conn: psycopg.Connection[Any], tools: Iterable[AnyTool], *, schema: st
 
 
 def check(tools: Iterable[AnyTool], current: Iterable[Sequence[Any]], schema: str) -> None:
-    """Compare tools in code with rows of the statement `current`; raises ToolNotApplied for the first that differs."""
-    in_force = {name: (bytes(args), bytes(result)) for name, args, result in current}
+    """Compare tools in code with rows of the statement `current`; raises ToolNotApplied for one that is unknown."""
+    known = {name: (set(map(bytes, args)), set(map(bytes, results))) for name, args, results in current}
     for tool in tools:
-        code = tuple(item.fingerprint for item in _schemas(tool).values())
-        if tool.name not in in_force:
+        if tool.name not in known:
             raise ToolNotApplied(tool=tool.name, state="not registered", schema=schema)
-        if code != in_force[tool.name]:
+        args, results = (item.fingerprint for item in _schemas(tool).values())
+        if args not in known[tool.name][0] or results not in known[tool.name][1]:
             raise ToolNotApplied(tool=tool.name, state="registered with other arguments or results", schema=schema)
 
 

@@ -11,7 +11,6 @@ from deedbox.errors import (
     BadInput,
     DeedboxError,
     PlanDivergence,
-    RepeatedCall,
     RunClosed,
     StepGap,
     StepTaken,
@@ -24,9 +23,8 @@ from deedbox.tool import Call, Tool
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from deedbox.chat import Chat
+    from deedbox.chat import Chat, Json
     from deedbox.codec import Codec
-    from deedbox.journal import Json
 
 AnyTool: TypeAlias = Tool[..., Any, Any]
 AnyCall: TypeAlias = Call[Any, Any]
@@ -49,8 +47,6 @@ class NewStep:
     asked: Sequence[Json] = ()
     calls: Mapping[int, AnyCall] = field(default_factory=dict)
     payloads: Mapping[int, bytes] = field(default_factory=dict)
-    again: bool = False
-    while_open: bool = False
 
     def parameters(self, codec: Codec) -> dict[str, Any]:
         """The parameters of the statement `commit_step`; raises BadInput for what cannot be stored."""
@@ -70,8 +66,8 @@ class NewStep:
             "digests": [call.digest for call in calls],
             "payloads": [self.payloads.get(position) or call.payload(codec) for position, call in self.calls.items()],
             "order_keys": [call.order_key for call in calls],
-            "while_open": self.while_open,
-            "again": self.again,
+            "while_open": False,
+            "again": False,
             "traceparent": None,
         }
 
@@ -97,10 +93,8 @@ class NewStep:
                 raise StepGap(run_id=self.run_id, step=self.n)
             case "closed":
                 raise RunClosed(run_id=self.run_id)
-            case "open":
-                raise Unsettled(run_id=self.run_id, key=detail, status="open")
             case _:
-                raise RepeatedCall(run_id=self.run_id, key=detail)
+                raise Unsettled(run_id=self.run_id, key=detail, status="open")
 
     def _compare(self, stored: Mapping[int, tuple[str, Any, str]]) -> None:
         """Tell a race (the same was decided) from a divergence (I3), by tool and original digest."""

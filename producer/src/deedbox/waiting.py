@@ -57,6 +57,8 @@ class Waker:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+            self._thread = None
+        self._stop.clear()
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -35,5 +35,8 @@ SELECT action_id, tool, type, key, order_key, payload FROM {schema}.records(%s::
 -- The newest attempt of each call.
 SELECT action_id, attempt - 1 FROM {schema}.records(%b::uuid[])
 
+-- name: let_go
+SELECT {schema}.let_go(%s::uuid[])
+
 -- name: set_aside
 SELECT {schema}.set_aside(%s, %s, %s, %s, %s::jsonb, %s, %s)

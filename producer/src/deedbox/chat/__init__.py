@@ -8,8 +8,8 @@ text(reply), news(text)   what was said, and what somebody says next
 """
 
 from deedbox.chat.anthropic_messages import anthropic_chat
-from deedbox.chat.dialect import Answer, Asked, Chat, plain, user
+from deedbox.chat.dialect import Answer, Asked, Chat, Json, plain, user
 from deedbox.chat.openai_completions import openai_chat
 from deedbox.chat.openai_items import openai_responses
 
-__all__ = ["Answer", "Asked", "Chat", "anthropic_chat", "openai_chat", "openai_responses", "plain", "user"]
+__all__ = ["Answer", "Asked", "Chat", "Json", "anthropic_chat", "openai_chat", "openai_responses", "plain", "user"]

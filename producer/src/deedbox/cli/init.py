@@ -10,6 +10,7 @@ from deedbox import migrate
 from deedbox.cli import show
 from deedbox.cli.options import DatabaseUrl, Schema, ledger
 from deedbox.settings import Settings
+from deedbox.statements import Statements
 
 
 def init(
@@ -37,4 +38,6 @@ def init(
         show.line(f"schema {settings.schema}: {', '.join(done) if done else 'up to date'}")
         if roles:
             migrate.grant_roles(conn, schema=settings.schema, connect_password=wanted.connect_password)
-            show.line(f"roles {wanted.prefix}_agent, {wanted.prefix}_worker, {wanted.prefix}_connect: granted")
+            box = conn.execute(Statements("deedbox", "agent.sql", settings.schema)["box"]).fetchone()
+            prefix = box[1] if box else wanted.prefix  # the first init has chosen it
+            show.line(f"roles {prefix}_agent, {prefix}_worker, {prefix}_connect: granted")

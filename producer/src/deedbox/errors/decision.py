@@ -66,13 +66,6 @@ class Unsettled(CommitRefused):
     status: str
 
 
-class RepeatedCall(CommitRefused):
-    """The call {key} of run {run_id} is open and asks for the very same: wait for its outcome, or say again=True."""
-
-    run_id: str
-    key: str
-
-
 class TurnLeft(CommitRefused):
     """Turn {step} of run {run_id} ended without a committed step: commit in it, and let your transaction end before the loop goes on."""
 

@@ -36,14 +36,15 @@ CREATE TABLE box (
   prefix      text NOT NULL CHECK (prefix ~ '^[a-z][a-z0-9_]{0,40}$'),
   step_events boolean NOT NULL DEFAULT true,
   watermark   uuid NOT NULL,         -- every open call below it is parked: its next_at says when to look again
-  mark_xid    xid8 NOT NULL,         -- transactions older than this may still bring ids older than mark_at
+  mark_xid    xid8 NOT NULL,         -- transactions up to this one may still bring ids older than mark_at
   mark_at     timestamptz NOT NULL,
   swept_at    timestamptz NOT NULL,  -- of the slower duties of the sweep
+  scanned_at  timestamptz NOT NULL,  -- of the full scan
   created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-INSERT INTO box (id, prefix, watermark, mark_xid, mark_at, swept_at)
+INSERT INTO box (id, prefix, watermark, mark_xid, mark_at, swept_at, scanned_at)
 VALUES (left(replace(gen_random_uuid()::text, '-', ''), 8), coalesce(nullif(current_setting('deedbox.prefix', true), ''), current_schema()),
-        uuid_floor(clock_timestamp()), pg_snapshot_xmax(pg_current_snapshot()), clock_timestamp(), clock_timestamp());
+        uuid_floor(clock_timestamp()), pg_current_xact_id(), clock_timestamp(), clock_timestamp(), clock_timestamp());
 
 CREATE TABLE topic (
   name       text PRIMARY KEY CHECK (name ~ '^_?[a-z][a-z0-9_]{0,62}$'),
@@ -188,9 +189,10 @@ CREATE TABLE stray (
   headers      jsonb NOT NULL,
   payload      bytea,
   reason       text NOT NULL,
-  at           timestamptz NOT NULL DEFAULT clock_timestamp(),
-  UNIQUE (topic, partition, offset_)
+  at           timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+-- A record that comes twice is kept once; a topic made anew has other bytes at the same offset.
+CREATE UNIQUE INDEX stray_record ON stray (topic, partition, offset_, md5(coalesce(payload, '')));
 
 -- For people: what the agents did.
 CREATE VIEW agent_actions AS

@@ -17,7 +17,7 @@ CREATE FUNCTION commit_step(
   OUT stored_positions int[], OUT stored_tools text[], OUT stored_args jsonb[], OUT stored_digests bytea[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- By keys alone: a plan made while the tables were small would scan them at every step until they are analyzed.
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
   previous record;
   earlier text[];  -- the keys of calls that may be open
@@ -36,12 +36,12 @@ BEGIN
     IF previous.width > 0 OR previous.open_from < p_n - 1 THEN
       earlier := ARRAY(SELECT p_run || ':' || s.n || ':' || c FROM step s, generate_series(0, s.width - 1) c
                        WHERE s.run_id = p_run AND s.n BETWEEN previous.open_from AND p_n - 1);
-      SELECT min(a.step), min(a.key) INTO open_step, open_key
+      SELECT min(a.step), (array_agg(a.key ORDER BY a.step, a.call))[1] INTO open_step, open_key
       FROM action a JOIN outcome o ON o.action_id = a.id
       WHERE a.key = ANY (earlier) AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt');
     END IF;
     IF open_step IS NOT NULL AND p_while_open AND NOT p_again THEN
-      SELECT min(a.key) INTO same_key
+      SELECT (array_agg(a.key ORDER BY a.step, a.call))[1] INTO same_key
       FROM action a JOIN outcome o ON o.action_id = a.id
       JOIN unnest(p_tools, p_digests) AS c(tool, digest) ON c.tool = a.tool AND c.digest = a.digest
       WHERE a.key = ANY (earlier) AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt');

@@ -45,7 +45,7 @@ END $$;
 CREATE FUNCTION claim(p_ids uuid[], p_owner uuid)
 RETURNS TABLE (id uuid, verdict text, key text, attempt int, digest bytea, window_left interval)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
   WITH lease AS MATERIALIZED (
     SELECT w.tools FROM worker w WHERE w.owner = p_owner AND w.lease_until > clock_timestamp()
   ), wanted AS MATERIALIZED (
@@ -91,17 +91,17 @@ $$;
 
 -- Emit calls (again): the bytes are those of the first emission, or wait in the action (I13).
 CREATE FUNCTION emit(p_ids uuid[]) RETURNS void LANGUAGE sql SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
   INSERT INTO outbox (aggregatetype, aggregateid, type, action_id, key, attempt, traceparent, payload)
   SELECT a.tool, coalesce(b.aggregateid, a.id::text), a.kind, a.id, a.key, o.attempt + 1, b.traceparent, coalesce(a.payload, b.payload)
   FROM unnest(p_ids) AS w(id) JOIN action a ON a.id = w.id JOIN outcome o ON o.action_id = a.id LEFT JOIN outbox b ON b.id = a.id
   ORDER BY a.id
 $$;
 
--- Tell who waits: outcomes that became final or in doubt leave as events, and one notice per batch wakes the agents,
--- naming the runs while that is short.
+-- Tell who waits: outcomes that became final or in doubt leave as events; what was let go behind them is due; and one
+-- notice per batch wakes the agents, naming the runs while that is short.
 CREATE FUNCTION announce(p_ids uuid[]) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
   runs text;
 BEGIN
@@ -116,6 +116,8 @@ BEGIN
     UNION ALL SELECT '_dead', id::text, 'dead', id, key, attempt, payload FROM news WHERE status = 'gave_up'
   )
   SELECT string_agg(DISTINCT run_id, ',') INTO runs FROM news;
+  UPDATE outcome o SET next_at = clock_timestamp()
+  FROM action a WHERE a.after = ANY (p_ids) AND o.action_id = a.id AND o.status = 'pending' AND o.next_at IS NOT NULL;
   IF runs IS NOT NULL THEN
     PERFORM pg_notify(current_schema(), CASE WHEN octet_length(runs) < 7900 THEN runs ELSE '' END);
   END IF;
@@ -130,7 +132,7 @@ CREATE FUNCTION finish(p_owner uuid, p_ids uuid[], p_attempts int[], p_statuses 
                        p_unsettled boolean[], p_delays interval[])
 RETURNS TABLE (id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
   recorded uuid[];
@@ -138,6 +140,9 @@ DECLARE
   given_back uuid[];
   settled uuid[];
 BEGIN
+  IF NOT p_statuses <@ ARRAY['done', 'refused', 'gave_up', 'in_doubt', 'retry', 'pending'] THEN
+    RAISE EXCEPTION 'a worker reports done, refused, gave_up, in_doubt, retry or pending, not %', p_statuses USING ERRCODE = '22023';
+  END IF;
   WITH said AS MATERIALIZED (
     SELECT * FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors, p_unsettled, p_delays)
       AS s(id, attempt, status, result, error, unsettled, delay) ORDER BY id
@@ -197,11 +202,17 @@ BEGIN
   FROM unnest(p_ids) WITH ORDINALITY AS w(id, i) JOIN unnest(p_ids, p_attempts) AS s(id, attempt) ON s.id = w.id;
 END $$;
 
+-- A lane lets go of calls that are blocked for long: the finish of their predecessor makes them due again.
+CREATE FUNCTION let_go(p_ids uuid[]) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
+SET jit = off SET enable_seqscan = off AS $$
+  UPDATE outcome SET next_at = clock_timestamp() + interval '10 s' WHERE action_id = ANY (p_ids) AND status = 'pending'
+$$;
+
 -- Calls as records, for lanes that do without Kafka.
 CREATE FUNCTION records(p_ids uuid[])
 RETURNS TABLE (action_id uuid, tool text, type text, key text, order_key text, attempt int, traceparent text, payload bytea)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
   SELECT a.id, a.tool, a.kind, a.key, coalesce(b.aggregateid, a.id::text), o.attempt + 1, b.traceparent, coalesce(a.payload, b.payload)
   FROM unnest(p_ids) AS w(id) JOIN action a ON a.id = w.id JOIN outcome o ON o.action_id = a.id LEFT JOIN outbox b ON b.id = a.id
   ORDER BY a.id
@@ -209,7 +220,7 @@ $$;
 
 -- Pending calls of these tools, oldest first, by a range of the primary key: from p_from, or everything that is open.
 CREATE FUNCTION pending(p_tools text[], p_from uuid, p_limit int) RETURNS SETOF uuid
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 BEGIN
   IF p_from IS NULL THEN
     RETURN QUERY SELECT o.action_id FROM outcome o
@@ -226,5 +237,5 @@ CREATE FUNCTION set_aside(p_topic text, p_partition int, p_offset bigint, p_key 
 RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
   INSERT INTO stray (topic, partition, offset_, record_key, headers, payload, reason)
   VALUES (p_topic, p_partition, p_offset, p_key, p_headers, p_payload, p_reason)
-  ON CONFLICT (topic, partition, offset_) DO NOTHING
+  ON CONFLICT DO NOTHING
 $$;

@@ -5,7 +5,7 @@
 -- its window, or because repeating is harmless; else the call is in doubt. Sticky: it stays unsettled until somebody
 -- knows. Attempts are bounded. What is pending again is parked at once: its id may lie below the watermark.
 CREATE FUNCTION judge(p_ids uuid[], p_reason text) RETURNS TABLE (id uuid, status text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
   again uuid[];
@@ -34,13 +34,22 @@ BEGIN
   RETURN QUERY SELECT unnest(again), 'pending' UNION ALL SELECT unnest(doubtful), 'in_doubt';
 END $$;
 
+-- The nightly proof that nothing was forgotten (I5): every open call, whatever the watermark says, that no worker
+-- holds, that is not due at a time, not held and not in doubt. What it finds becomes due now.
+CREATE FUNCTION full_scan() RETURNS SETOF uuid LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+  UPDATE outcome o SET next_at = clock_timestamp()
+  WHERE o.next_at IS NULL AND o.action_id < (SELECT watermark FROM box)
+    AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+  RETURNING o.action_id
+$$;
+
 -- One turn. What it did, a row per call: condemned (its owner is dead), overdue (its attempt's deadline passed under a
 -- living owner), retried, emitted again (nobody answered though its workers have received what came after it), expired
--- (its key's window ended before it was sent again) and, without an id, heartbeat. The status tells whether a call is
+-- (its key's window ended before it was sent again), found (it was forgotten: a defect) and, without an id, heartbeat. The status tells whether a call is
 -- free to be claimed. No rows: nothing was due, or another session sweeps at this moment.
 CREATE FUNCTION sweep(p_limit int DEFAULT 1000) RETURNS TABLE (duty text, tool text, id uuid, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
   moment timestamptz := clock_timestamp();
@@ -55,10 +64,13 @@ BEGIN
 
   -- Owners. Dead: the lease has passed; or sooner, the lock that its session held is free and it has missed two
   -- renewals (of a quarter lease each). A server that has just started condemns nobody before a lease's time.
-  SELECT array_agg(w.owner) INTO dead FROM worker w
-  WHERE moment > pg_postmaster_start_time() + w.lease
-    AND (w.lease_until < moment
-         OR w.renewed_at < moment - w.lease / 2 AND pg_try_advisory_xact_lock(owner_lock(w.owner)));
+  -- Their rows are locked: a renewal that is under way is alive, one that comes now waits and finds nothing.
+  SELECT array_agg(x.owner) INTO dead FROM (
+    SELECT w.owner FROM worker w
+    WHERE moment > pg_postmaster_start_time() + w.lease
+      AND (w.lease_until < moment
+           OR w.renewed_at < moment - w.lease / 2 AND pg_try_advisory_xact_lock(owner_lock(w.owner)))
+    FOR UPDATE SKIP LOCKED) x;
   IF dead IS NOT NULL THEN
     SELECT array_agg(x.action_id) INTO ids FROM (
       SELECT o.action_id FROM outcome o
@@ -73,7 +85,9 @@ BEGIN
 
   -- Moments that have come.
   FOR due IN
-    SELECT o.action_id, o.tool, o.status, o.attempt, o.claimed_at, o.first_sent_at, t.deadline, t.key_window, t.key_margin
+    SELECT o.action_id, o.tool, o.status, o.claimed_at, o.first_sent_at, t.deadline, t.key_window, t.key_margin,
+           EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
+                     AND e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')) AS blocked
     FROM outcome o JOIN tool t ON t.name = o.tool WHERE o.next_at <= moment
     ORDER BY o.next_at LIMIT p_limit FOR UPDATE OF o SKIP LOCKED
   LOOP
@@ -94,6 +108,9 @@ BEGIN
       WHERE o.action_id = due.action_id RETURNING 'expired', o.tool, o.action_id, o.status INTO duty, tool, id, status;
       PERFORM announce(ARRAY[id]);
       RETURN NEXT;
+    ELSIF due.status = 'pending' AND due.blocked THEN
+      -- The finish of its predecessor makes it due; this look is for what got lost.
+      UPDATE outcome o SET next_at = moment + interval '10 min' WHERE o.action_id = due.action_id;
     ELSIF due.status = 'pending' THEN
       -- Unanswered. At most after 1, 2, 4 … 60 minutes: the next look is one age away.
       UPDATE outcome o SET next_at = moment + least(greatest(moment - uuid_time(due.action_id), interval '1 min'), interval '60 min')
@@ -116,7 +133,7 @@ BEGIN
 
   -- An ordinary outbox row is the heartbeat: it moves the slot on and measures the whole pipeline. Never Debezium's own
   -- heartbeats: with them 3.6 lost committed rows after a crash.
-  IF EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = here.prefix || '_outbox') THEN
+  IF EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = here.prefix || '_outbox' AND s.database = current_database()) THEN
     INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('_heartbeat', here.id, 'heartbeat', convert_to(here.id, 'UTF8'));
     duty := 'heartbeat'; tool := NULL; id := NULL; status := NULL;
     RETURN NEXT;
@@ -150,21 +167,20 @@ BEGIN
     watermark = greatest(watermark, coalesce(
       (SELECT o.action_id FROM outcome o WHERE o.action_id >= here.watermark AND o.action_id < horizon
          AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt') AND o.next_at IS NULL
-       ORDER BY o.action_id LIMIT 1), horizon)) ,
-    mark_xid = CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) >= mark_xid THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE mark_xid END,
-    mark_at = CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) >= mark_xid THEN moment ELSE mark_at END
+       ORDER BY o.action_id LIMIT 1), horizon)),
+    -- Our own id: whoever has a smaller one may have drawn ids before this moment, whoever gets a greater one has not.
+    mark_xid = pg_current_xact_id(),
+    mark_at = moment
   WHERE pg_snapshot_xmin(pg_current_snapshot()) >= here.mark_xid;
   IF NOT FOUND THEN UPDATE box SET swept_at = moment; END IF;
-END $$;
 
--- The nightly proof that nothing was forgotten (I5): every open call, whatever the watermark says, that no worker
--- holds, that is not due at a time, not held and not in doubt. What it finds becomes due now.
-CREATE FUNCTION full_scan() RETURNS SETOF uuid LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-  UPDATE outcome o SET next_at = clock_timestamp()
-  WHERE o.next_at IS NULL AND o.action_id < (SELECT watermark FROM box)
-    AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
-  RETURNING o.action_id
-$$;
+  -- Once a day, the proof that nothing was forgotten. What it finds is a defect, and becomes due.
+  IF moment > here.scanned_at + interval '1 day' THEN
+    UPDATE box SET scanned_at = moment;
+    RETURN QUERY SELECT 'found', o.tool, o.action_id, NULL::text
+      FROM full_scan() AS lost(id) JOIN outcome o ON o.action_id = lost.id;
+  END IF;
+END $$;
 
 -- Writer schemas travel too, so that a restored database can read what was recorded after its backup.
 CREATE FUNCTION publish_schema() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$

@@ -27,8 +27,9 @@ ON CONFLICT (name) DO UPDATE SET
   result_fingerprints = array_remove(t.result_fingerprints, %(result)s) || excluded.result_fingerprints
 
 -- name: current
--- The fingerprints that are in force, for the check at the start of an agent or a worker.
-SELECT name, args_fingerprints[cardinality(args_fingerprints)], result_fingerprints[cardinality(result_fingerprints)] FROM {schema}.tool
+-- Every fingerprint that was ever applied, for the check at the start of an agent or a worker: during a deploy, one
+-- that is a release behind may start again.
+SELECT name, args_fingerprints, result_fingerprints FROM {schema}.tool
 
 -- name: writer
 -- A writer schema by its fingerprint.
