@@ -67,7 +67,11 @@ class Handlers:
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
 
     def handle(self, tool: Tool[..., A, R]) -> Handle[A, R]:
-        """Say that the decorated function performs `tool`."""
+        """Say that the decorated function performs `tool`.
+
+        Let it make one request that has an effect: a refused connection is taken to mean that nothing was sent. One
+        that goes on to ask for more says itself how it ended (RetryLater, Refusal, OutcomeUnknown).
+        """
 
         def add(function: Callable[..., Any]) -> None:
             if (taken := self._handlers.get(tool.name)) is not None:
