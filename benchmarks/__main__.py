@@ -24,6 +24,7 @@ from benchmarks.latency import latency
 from benchmarks.plan import FULL, QUICK, Plan
 from benchmarks.saturation import saturation
 from benchmarks.stage import Stage
+from benchmarks.warm import warm
 from deedbox_consumers.source import SourceName
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
 
 MEASURES: dict[str, Callable[[Stage, Fleet, Plan], list[Figure]]] = {
-    "latency": latency,
     "saturation": saturation,
     "burst": burst,
+    "latency": latency,
     "idle": idle,
 }
 BROKEN = 1
@@ -53,6 +54,8 @@ def main() -> int:
     try:
         with Stage(asked.source) as stage:
             fleet = Fleet(stage.box)
+            console.print("warming up …")
+            warm(stage, fleet)
             for name in asked.only or MEASURES:
                 console.print(f"{name} …")
                 figures += MEASURES[name](stage, fleet, QUICK if asked.quick else FULL)

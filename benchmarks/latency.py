@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.stage import Stage
 
 THINK = 0.05  # seconds at most between two calls
-WARM = 100  # calls before the first that counts: the JVMs compile what they run often
+WARM = 60  # calls before the first that counts
 RUNS = 50  # agents in turn, so that no journal grows long
 MILLI = 1e3
 

@@ -50,8 +50,6 @@ def saturation(stage: Stage, fleet: Fleet, plan: Plan) -> list[Figure]:
     """Rates of one agent; then commits, WAL and HOT share with so many agents that the whole is saturated."""
     sprint = Sprint(stage, fleet, plan.steps)
     calling = partial(_calling, stage)
-    sprint.run(_replying)  # the worker and the JVMs get warm
-    stage.watch.tell("analyze")  # as autovacuum does after a minute
     alone = [sprint.run(_replying) for _ in range(plan.runs)]
     whole = [sprint.run(_replying, AGENTS) for _ in range(plan.runs)]
     stage.watch.tell("step_events", [False])
