@@ -71,9 +71,12 @@ def test_a_result_that_cannot_be_kept_is_a_dead_letter_whose_effect_is_known(val
     json.loads(report.error.encode())
 
 
-def test_a_refusal_is_the_providers_own_answer() -> None:
-    report = judge(Refusal("card_declined", "no funds"), claimed())
-    assert (report.status, report.unsettled) == ("refused", False)
+@pytest.mark.parametrize(("effect", "settles"), [(provider_key(DAY), False), (repeatable, None)])
+def test_a_refusal_settles_an_earlier_doubt_only_under_the_providers_key(  # I16
+    effect: Effect, settles: bool | None
+) -> None:
+    report = judge(Refusal("card_declined", "no funds"), claimed(effect))
+    assert (report.status, report.unsettled) == ("refused", settles)
     assert json.loads(report.error or "")["code"] == "card_declined"
     assert json.loads(report.error or "")["message"] == "no funds"
 
