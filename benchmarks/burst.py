@@ -25,11 +25,9 @@ def burst(stage: Stage, fleet: Fleet, plan: Plan) -> list[Figure]:
         wanted = [arguments(number) for number in range(plan.burst)]
         start, mark = stage.watch.position(), stage.watch.mark()
         began = time.perf_counter()
-        with stage.box.connection() as conn:
-            for at, turn in enumerate(turns):
-                some = wanted[at * CALLS_A_BURST_STEP : (at + 1) * CALLS_A_BURST_STEP]
-                turn.commit(on=conn, calls=[charge(**args) for args in some])
-                conn.commit()
+        for at, turn in enumerate(turns):
+            some = wanted[at * CALLS_A_BURST_STEP : (at + 1) * CALLS_A_BURST_STEP]
+            turn.commit(calls=[charge(**args) for args in some])
         committing.append(plan.burst / (time.perf_counter() - began))
         stage.watch.await_done(mark, plan.burst, WITHIN)
         rates.append(plan.burst / (time.perf_counter() - began))

@@ -62,8 +62,7 @@ class Loop:
             self._number += 1
             time.sleep(random.uniform(0, think))  # noqa: S311
             began = time.time()
-            with self._turns[at].transaction(said):
-                pass
+            self._turns[at].commit(said)
             committed = time.time()
             self._turns[at] = self._members[at].turn()
             seen.append((began, committed, time.time()))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from benchmarks.figures import Figure, at_least, at_most
@@ -49,12 +48,11 @@ class Spent:
 def saturation(stage: Stage, fleet: Fleet, plan: Plan) -> list[Figure]:
     """Rates of one agent; then commits, WAL and HOT share with so many agents that the whole is saturated."""
     sprint = Sprint(stage, fleet, plan.steps)
-    calling = partial(_calling, stage)
     alone = [sprint.run(_replying) for _ in range(plan.runs)]
     whole = [sprint.run(_replying, AGENTS) for _ in range(plan.runs)]
     stage.watch.tell("step_events", [False])
     quiet = [sprint.run(_replying, AGENTS) for _ in range(plan.runs)]
-    bare = [sprint.run(calling, AGENTS) for _ in range(plan.runs)]
+    bare = [sprint.run(_calling, AGENTS) for _ in range(plan.runs)]
     stage.watch.tell("step_events", [True])
     every = [*alone, *whole, *quiet, *bare]
     return [
@@ -116,8 +114,7 @@ class Sprint:
             for conn in [held.enter_context(box.connection()) for _ in range(AGENTS)]:
                 conn.execute(watch.ping)
         mark = watch.mark()
-        with self._fleet.turns(1)[0].transaction(reply(range(1))):
-            pass
+        self._fleet.turns(1)[0].commit(reply(range(1)))
         watch.await_done(mark, 1, WITHIN)
         time.sleep(REPORTED_WITHIN)
         return watch.counters()
@@ -129,21 +126,18 @@ def _replying(turns: Sequence[Turn]) -> Callable[[], None]:
 
     def decide() -> None:
         for turn, said in zip(turns, replies, strict=True):
-            with turn.transaction(said):
-                pass
+            turn.commit(said)
 
     return decide
 
 
-def _calling(stage: Stage, turns: Sequence[Turn]) -> Callable[[], None]:
-    """Code without a model, which commits on its own connection."""
+def _calling(turns: Sequence[Turn]) -> Callable[[], None]:
+    """Code without a model."""
     wanted = [[arguments(first * CALLS_A_STEP + at) for at in range(CALLS_A_STEP)] for first in range(len(turns))]
 
     def decide() -> None:
-        with stage.box.connection() as conn:
-            for turn, args in zip(turns, wanted, strict=True):
-                turn.commit(on=conn, calls=[charge(**each) for each in args])
-                conn.commit()
+        for turn, args in zip(turns, wanted, strict=True):
+            turn.commit(calls=[charge(**each) for each in args])
 
     return decide
 
