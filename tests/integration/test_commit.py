@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -551,6 +553,36 @@ def test_a_waiting_run_is_woken_by_the_finish(box: Deedbox, shop: Shop) -> None:
         assert hands.do_all() == 1
     waiting.join(30)
     assert not waiting.is_alive()
+
+
+def test_a_forked_child_has_connections_of_its_own(box: Deedbox, shop: Shop) -> None:  # I2 I4
+    """As under a server that loads the application before it forks: two processes on one socket swap answers."""
+    box.run("parent", messages=HELLO)
+    children = []
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads run in the parent: that is the case
+            child = os.fork()
+        if child == 0:
+            for at in range(20):
+                next(iter(box.run(f"{os.getpid()}-{at}", messages=HELLO))).commit(asks(ONE))
+            os._exit(0)
+        children.append(child)
+    for at in range(20):
+        next(iter(box.run(f"parent-{at}", messages=HELLO))).commit(asks(ONE))
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    assert _one(shop, "SELECT count(*) FROM action") == 60
+
+
+def test_an_agent_waits_out_a_lost_connection(box: Deedbox, shop: Shop) -> None:
+    run = box.run("r", messages=HELLO)
+    next(iter(run)).commit(asks(ONE))
+    with shop.connect() as conn:
+        conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'deedbox-agent'")
+    with shop.hands() as hands:
+        hands.do_all()
+    run.settle()
+    assert not run.journal.open
 
 
 def test_many_commits_in_one_transaction_of_the_caller(box: Deedbox, shop: Shop) -> None:

@@ -109,6 +109,42 @@ def test_a_blocked_call_that_was_let_go_is_due_when_its_predecessor_ends(
         assert row(conn, two, "next_at <= clock_timestamp()") is True
 
 
+def test_a_sweep_on_the_owners_own_session_finds_it_alive(
+    box: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:  # I7
+    """An advisory lock is re-entrant: to try it says nothing about oneself."""
+    (id_,) = commit(box, "r", pay())
+    with shop.hands() as alone:
+        alone.claim([id_])
+        stalled = "clock_timestamp() - interval '1 min', lease_until = clock_timestamp() + interval '1 min'"
+        conn.execute(f"UPDATE worker SET renewed_at = {stalled}")
+        assert alone.sweep() == []
+        assert row(conn, id_) == "running"
+
+
+def test_a_late_answer_settles_a_call_that_waits_to_be_repeated(
+    box: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:  # I8
+    (id_,) = commit(box, "r", pay())
+    with shop.hands() as a, shop.hands() as b:
+        a.claim([id_])
+        _bury(conn, a)
+        b.sweep()
+        assert row(conn, id_, "status, unsettled") == ("pending", True)
+        assert a.finish(id_, 1, result={"id": "x"}) == "late"
+        assert row(conn, id_, "status, unsettled") == ("done", False)
+        assert b.claim([id_]) == {id_: ("final", None)}
+
+
+def test_a_call_stands_once_in_a_report(box: Deedbox, shop: Shop) -> None:  # I8
+    (id_,) = commit(box, "r", pay())
+    twice = "SELECT * FROM finish(%s, %s, '{1,1}', '{done,done}', '{null,null}', '{null,null}', '{f,f}', '{null,null}')"
+    with shop.hands() as hands:
+        hands.claim([id_])
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="twice"):
+            hands.conn.execute(twice, [hands.owner, [id_, id_]])
+
+
 def test_a_worker_cannot_report_what_is_not_its_to_say(box: Deedbox, shop: Shop) -> None:  # I10
     (id_,) = commit(box, "r", pay())
     with shop.hands() as hands:

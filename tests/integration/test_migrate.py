@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from deedbox.errors import MigrationChanged
+from deedbox.errors import MigrationChanged, WrongSetting
 from deedbox.migrate import grant_roles, migrate, migrations, script
 from tests.support.shop import Shop, charge
 
@@ -42,6 +42,12 @@ def test_the_script_for_a_dba_makes_the_same_ledger(database_url: str, schema: s
         assert conn.execute(box).fetchone() == ("other",)
         published = "SELECT pubname FROM pg_publication_tables WHERE schemaname = %s"
         assert conn.execute(published, [schema]).fetchall() == [("other_outbox",)]
+
+
+@pytest.mark.parametrize("name", ["Odd-Name", "Shop", "a b", '"x', ""])
+def test_a_schema_that_not_every_part_could_spell_is_refused(database_url: str, name: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as conn, pytest.raises(WrongSetting):
+        migrate(conn, schema=name, prefix="fine")
 
 
 def test_an_applied_migration_with_another_text_is_refused(shop: Shop, conn: psycopg.Connection) -> None:

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 
 from deedbox import AsyncDeedbox, Deedbox, user
-from deedbox.errors import NotMigrated, ToolNotApplied
+from deedbox.errors import NotMigrated, ToolNotApplied, WorkerEnded
 from deedbox.outcomes import Done, GaveUp, Refused
-from deedbox_consumers import Attempt, OutcomeUnknown, Refusal, Worker, report
+from deedbox_consumers import Attempt, OutcomeUnknown, Refusal, RetryLater, Worker, report
 from deedbox_consumers import execute as executing
 from deedbox_consumers.report import Report
-from tests.support.fleet import Provider, decide, ids, outcomes, status, wait_until
+from tests.support.fleet import PATIENCE, Provider, decide, ids, outcomes, status, wait_until
 from tests.support.shop import TOOLS, Receipt, Shop, charge, lookup, mail
 
 
@@ -268,3 +268,70 @@ async def test_what_it_cannot_cope_with_ends_it_loudly(shop: Shop, caplog: pytes
                 conn.execute("DROP FUNCTION pending")
             await asyncio.to_thread(wait_until, lambda: caplog.records)
     assert "cannot go on" in caplog.text
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [_Mute(), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), OutcomeUnknown(ValueError()), RetryLater(1e10)],  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ids=["mute", "exit", "interrupt", "generator", "odd reason", "for ever"],
+)
+@pytest.mark.parametrize("tool", ["charge_customer", "read_order"])
+def test_whatever_a_handler_raises_ends_its_attempt_and_nothing_else(  # I14
+    box: Deedbox, problem: BaseException, tool: str
+) -> None:
+    provider = Provider()
+    broken = charge(customer="c", cents=1) if tool == "charge_customer" else lookup(order="1")
+
+    def raise_once(_args: Any, attempt: Attempt) -> Any:
+        if attempt.number == 1:
+            raise problem
+
+    provider.on[tool] = raise_once
+    with Worker(box, provider.handlers()):
+        run, fine = decide(box, broken), decide(box, mail(to="a", text="b"))
+        assert outcomes(box, fine) == ["done"]
+        if not isinstance(problem, RetryLater):
+            assert outcomes(box, run) == ["done"]
+
+
+def test_an_answer_that_comes_after_the_deadline_is_kept_and_settles_its_doubt(  # I8
+    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, go = Provider(), threading.Event()
+
+    def answer_late(_args: Any, _attempt: Attempt) -> Any:
+        assert go.wait(PATIENCE)
+
+    provider.on["read_order"] = answer_late
+    monkeypatch.setattr(lookup, "deadline", timedelta(seconds=0.2))
+    monkeypatch.setattr(lookup, "attempts", 1)
+    with Worker(box, provider.handlers()):
+        run = decide(box, lookup(order="1"))
+        wait_until(lambda: conn.execute("SELECT status FROM outcome").fetchall() == [("in_doubt",)])
+        go.set()
+        wait_until(lambda: conn.execute("SELECT status FROM outcome").fetchall() == [("done",)])
+        assert outcomes(box, run) == ["done"]
+
+
+def test_an_agent_is_told_that_the_worker_beside_it_has_ended(box: Deedbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deedbox_consumers.desk.execute", _break)
+    with pytest.raises(ZeroDivisionError), Worker(box, Provider().handlers()):
+        run = decide(box, charge(customer="c", cents=1))
+        with pytest.raises(WorkerEnded, match="ZeroDivisionError"):
+            run.settle()
+
+
+async def _break(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_a_worker_can_be_used_again(box: Deedbox) -> None:
+    worker = Worker(box, Provider().handlers())
+    for _ in ("once", "again"):
+        with worker:
+            assert outcomes(box, decide(box, charge(customer="c", cents=1))) == ["done"]

@@ -20,11 +20,11 @@ from deedbox_consumers.batch import Batch
 from deedbox_consumers.clock import now
 from deedbox_consumers.execute import execute
 from deedbox_consumers.record import Claimed
-from deedbox_consumers.report import GIVEN_BACK, Report, error
+from deedbox_consumers.report import GIVEN_BACK, Report, done, error
 from deedbox_consumers.slots import Slots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
     from pydantic import BaseModel
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from deedbox_consumers.ledger import Ledger, Verdict
     from deedbox_consumers.record import Record
     from deedbox_consumers.source import Source
+
+    Decoded = tuple[BaseModel, bytes]
 
 log: logging.Logger = logging.getLogger("deedbox.worker")
 
@@ -93,9 +95,10 @@ class Desk:
 
     async def attend(self, record: Record, claimed: Callable[[], object]) -> None:
         """Take one record to its end: read it, claim it, perform it; or find out that there is nothing to do."""
-        args = await self._read(record)
-        if args is None:
+        decoded = await self._read(record)
+        if decoded is None:
             return
+        args, digest = decoded
         slot = self._slots[record.tool]
         asked, began = 0, now()
         while not self._closing.is_set():
@@ -108,7 +111,7 @@ class Desk:
                     call = self._open(record, args, verdict)
                     claimed()
                     self._source.done(record)
-                    await self._perform_and_record(call, verdict)
+                    await self._perform_and_record(call, as_decided=digest == verdict.digest)
                     return
             finally:
                 self._release(slot, call)
@@ -124,7 +127,7 @@ class Desk:
                 result = await self._in_thread(handler, call)
             else:
                 self._send(call)
-                result = await handler.function(call.args, call.attempt)
+                result = await _ending(handler.function(call.args, call.attempt))
         reach("after_effect")
         return result  # type: ignore[no-any-return] # whatever a handler gives is checked by `done`
 
@@ -148,22 +151,25 @@ class Desk:
 
     # ---- one record
 
-    async def _read(self, record: Record) -> BaseModel | None:
-        """The arguments; None when they cannot be read, and the record is set aside."""
-        tool = self._handlers[record.tool].tool
-        model: type[BaseModel] = tool.args
+    async def _read(self, record: Record) -> Decoded | None:
+        """The arguments and their digest; None when they cannot be read, and the record is set aside, unclaimed."""
         try:
-            return self._codec.decode(record.payload, model)
+            return self._decode(record)
         except UnknownSchema as problem:
             # Written by a newer agent: its schema was applied before it could write.
             if (text := await self._ledger.writer(problem.fingerprint)) is not None:
                 self._writers[problem.fingerprint] = text
                 with contextlib.suppress(BadInput):
-                    return self._codec.decode(record.payload, model)
+                    return self._decode(record)
             await self._source.set_aside(record, str(problem))
         except BadInput as problem:
             await self._source.set_aside(record, str(problem))
         return None
+
+    def _decode(self, record: Record) -> Decoded:
+        model: type[BaseModel] = self._handlers[record.tool].tool.args
+        args = self._codec.decode(record.payload, model)
+        return args, digest_of(record.tool, args)
 
     def _open(self, record: Record, args: BaseModel, verdict: Verdict) -> Claimed:
         tool = self._handlers[record.tool].tool
@@ -183,10 +189,10 @@ class Desk:
         )
         return Claimed(record, tool, args, attempt, verdict.owner, ends)
 
-    async def _perform_and_record(self, call: Claimed, verdict: Verdict) -> None:
+    async def _perform_and_record(self, call: Claimed, *, as_decided: bool) -> None:
         self.running.add(call)
         try:
-            if digest_of(call.tool.name, call.args) != verdict.digest:
+            if not as_decided:
                 await self._refuse_bytes(call)
             elif self._closing.is_set():
                 await self.record(call, GIVEN_BACK)
@@ -233,7 +239,12 @@ class Desk:
 
     def _block(self, handler: Handler, call: Claimed) -> Any:
         self._send(call)
-        return handler.function(call.args, call.attempt)
+        try:
+            return handler.function(call.args, call.attempt)
+        except Exception:
+            raise
+        except BaseException as problem:
+            raise HandlerEnded(type(problem).__name__) from problem
 
     async def _wait(self, record: Record, word: str, asked: int, waited: float) -> bool:
         """Wait until the ledger can be asked again; False: there is nothing to ask."""
@@ -273,12 +284,35 @@ class Desk:
             with contextlib.suppress(RuntimeError):  # the worker, and its loop, may have ended long before
                 loop.call_soon_threadsafe(slot.release)
 
+        def keep(thread: Future[Any]) -> None:
+            """What it knows in the end is kept, and settles the doubt that it left (I8)."""
+            if not thread.cancelled() and thread.exception() is None:
+                report = done(call.tool, thread.result())
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._finishes.put, (call, report))
+
         self.blocked.add(call.thread)
+        if call.sent:
+            call.thread.add_done_callback(keep)
         call.thread.add_done_callback(self.blocked.discard)
         call.thread.add_done_callback(free)
 
     async def _claim(self, ids: Sequence[UUID]) -> list[Verdict]:
         return await self._ledger.claim(self._lease.owner, ids, lambda: {call.record.id for call in self.running})
+
+
+async def _ending(work: Awaitable[Any]) -> Any:
+    """The handler's result. What would end the process ends the attempt: others are at work in it."""
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as problem:
+        raise HandlerEnded(type(problem).__name__) from problem
+
+
+class HandlerEnded(Exception):
+    """The handler raised what ends a process, such as SystemExit."""
 
 
 class LeasePassed(Exception):

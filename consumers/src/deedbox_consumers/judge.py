@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from deedbox.errors import OutcomeUnknown, Refusal, RetryLater
 from deedbox_consumers.clock import now
-from deedbox_consumers.report import GIVEN_BACK, Report, error
+from deedbox_consumers.report import GIVEN_BACK, REASON_LIMIT, Report, clean, error
 
 if TYPE_CHECKING:
     from deedbox_consumers.record import Claimed
 
 FIRST_DELAY = 0.5  # seconds; the sweep looks each second, so less makes no difference
 LONGEST_DELAY = 60.0
+LONGEST_PUT_OFF = timedelta(days=30)  # what a handler asks for is bounded, too
 
 # Raised before anything was sent: no connection, or none free. By name, since none of these clients is a dependency.
 NOT_SENT_CLIENTS = {"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"}
@@ -26,12 +27,12 @@ def judge(problem: BaseException, call: Claimed) -> Report:
     if not call.sent:
         return GIVEN_BACK
     if isinstance(problem, Refusal):
-        facts = {"code": problem.code, "message": problem.message}
+        facts: dict[str, object] = {"code": problem.code, "message": problem.message}
         # Under the provider's key a no is about every attempt. Else it says nothing of an earlier one (I16).
         settled = call.tool.effect.kind == "provider_key"
-        return Report("refused", unsettled=False if settled else None, error=error(str(problem), **facts))
+        return Report("refused", unsettled=False if settled else None, error=error(problem, **facts))
     if isinstance(problem, RetryLater):
-        return _again(call, "it was put off too often", problem.after)
+        return _again(call, "it was put off too often", min(max(problem.after, timedelta(0)), LONGEST_PUT_OFF))
     if not_sent(problem):
         return _again(call, describe(problem), backoff(call.attempt.number))
     return _unknown(call, problem.reason if isinstance(problem, OutcomeUnknown) else describe(problem))
@@ -54,7 +55,8 @@ def backoff(number: int) -> timedelta:
 
 def describe(problem: BaseException) -> str:
     """An exception in one line."""
-    return f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+    text = clean(problem, REASON_LIMIT)
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def _again(call: Claimed, reason: str, delay: timedelta) -> Report:
@@ -64,7 +66,7 @@ def _again(call: Claimed, reason: str, delay: timedelta) -> Report:
     return Report("gave_up", error=error(f"after {call.attempt.number} attempts: {reason}"))
 
 
-def _unknown(call: Claimed, reason: str) -> Report:
+def _unknown(call: Claimed, reason: object) -> Report:
     """It may have happened: repeat under the same key where that is safe, else it is in doubt."""
     delay = backoff(call.attempt.number)
     if call.attempt.number < call.tool.attempts and _repeatable(call, delay):

@@ -11,7 +11,7 @@ from deedbox import migrate, registry
 from deedbox.signals import reach
 from deedbox.statements import Statements
 from deedbox_consumers.record import Record
-from deedbox_consumers.report import Report, unstorable
+from deedbox_consumers.report import Report, error, unstorable
 from deedbox_consumers.session import Session
 
 if TYPE_CHECKING:
@@ -135,11 +135,14 @@ class Ledger:
     async def finish(self, reported: Sequence[Reported]) -> list[str]:
         """Record reports: recorded, already or late for each. One that cannot be stored spoils no other (I14)."""
         reach("before_record")
-        verdicts: dict[UUID, str] = {}
-        for owner in {call.owner for call, _ in reported}:
-            verdicts |= await self._finish(owner, [item for item in reported if item[0].owner == owner])
+        verdicts: dict[tuple[UUID, int], str] = {}
+        # A statement takes one report of a call: an attempt that outlived its deadline may end beside the next one.
+        for owner, number in sorted({(call.owner, call.attempt.number) for call, _ in reported}):
+            mine = [item for item in reported if (item[0].owner, item[0].attempt.number) == (owner, number)]
+            for id_, verdict in (await self._finish(owner, mine)).items():
+                verdicts[id_, number] = verdict
         reach("after_record")
-        return [verdicts[call.record.id] for call, _ in reported]
+        return [verdicts[call.record.id, call.attempt.number] for call, _ in reported]
 
     async def _finish(self, owner: UUID, reported: Sequence[Reported]) -> dict[UUID, str]:
         try:
@@ -154,7 +157,10 @@ class Ledger:
                 half = len(reported) // 2
                 return await self._finish(owner, reported[:half]) | await self._finish(owner, reported[half:])
             call, report = reported[0]
-            spared = unstorable(f"result unstorable: {problem}", report.result)
+            if report.status == "done":
+                spared = unstorable(f"result unstorable: {problem}", report.result)
+            else:  # what it says cannot be stored; what it knows can
+                spared = Report("gave_up", report.unsettled, error=error(f"report unstorable: {problem}"))
             return dict(await self._finishes.rows(self._say["finish"], _columns(owner, [(call, spared)])))
 
     async def sweep(self) -> list[Swept]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from deedbox.errors import UnstorableNumber, UnstorableText
 from deedbox.stored import problems, to_stored
@@ -49,7 +50,7 @@ def done(tool: AnyTool, value: object) -> Report:
         return unstorable(reason, value)
     try:
         text = to_stored(result)
-    except (UnstorableText, UnstorableNumber) as problem:
+    except (UnstorableText, UnstorableNumber, PydanticSerializationError) as problem:
         return unstorable(f"result unstorable: {problem}", value)
     if len(text) * 4 > RESULT_LIMIT and (size := len(text.encode())) > RESULT_LIMIT:
         return unstorable(f"result unstorable: it takes {size} bytes of the {RESULT_LIMIT} that a result may", value)
@@ -61,19 +62,24 @@ def unstorable(reason: str, value: object) -> Report:
     return Report("gave_up", unsettled=False, error=error(reason, raw=_raw(value)))
 
 
-def error(reason: str, **more: str) -> str:
+def error(reason: object, **more: object) -> str:
     """The JSON text of an error: never longer than is useful, always storable."""
     return json.dumps(
-        {"reason": clean(reason, REASON_LIMIT)} | {name: clean(text, RAW_LIMIT) for name, text in more.items()}
+        {"reason": clean(reason, REASON_LIMIT)} | {name: clean(value, RAW_LIMIT) for name, value in more.items()}
     )
 
 
-def clean(text: str, limit: int) -> str:
-    """The text as Postgres can hold it, cut to `limit` characters."""
+def clean(value: object, limit: int) -> str:
+    """Its text as Postgres can hold it, cut to `limit` characters; whatever a handler gave, it has one."""
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except Exception:  # noqa: BLE001 - a __str__ of somebody's
+        text = f"a {type(value).__name__} that cannot be shown"
     return text[:limit].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 def _raw(value: object) -> str:
-    if isinstance(value, BaseModel):
-        return repr(value.model_dump())
-    return repr(value)
+    try:
+        return repr(value.model_dump() if isinstance(value, BaseModel) else value)
+    except Exception:  # noqa: BLE001 - a __repr__ of somebody's
+        return f"a {type(value).__name__} that cannot be shown"

@@ -58,6 +58,10 @@ class Box(Protocol):
         """Tell it no more."""
         ...
 
+    def worker_ended(self, problem: BaseException | None) -> None:
+        """The worker in this process has ended with this, or (None) begins anew."""
+        ...
+
 
 class Worker:
     """Performs calls with `handlers`.
@@ -134,16 +138,21 @@ class Worker:
         """Work until `stop` is called, then drain; raises what it could not cope with."""
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        if self._box is not None:
+            self._box.worker_ended(None)
         self._failed = self._loop.create_future()
         if self._stop_asked:
             self._stopping.set()
-        async with contextlib.AsyncExitStack() as stack:
-            ledger = Ledger(self._url, self._schema)
-            stack.push_async_callback(ledger.close)
-            await ledger.open()
-            await ledger.check(handler.tool for handler in self._chosen.values())
-            state = await stack.enter_async_context(self._handlers.alive())
-            await self._work(ledger, state, *await ledger.box())
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                ledger = Ledger(self._url, self._schema)
+                stack.push_async_callback(ledger.close)
+                await ledger.open()
+                await ledger.check(handler.tool for handler in self._chosen.values())
+                state = await stack.enter_async_context(self._handlers.alive())
+                await self._work(ledger, state, *await ledger.box())
+        finally:
+            self._stop_asked = False  # it was for this time: a worker may be used again
 
     def stop(self) -> None:
         """Drain and end: claim no more, wait for the calls under way. May be called from any thread, and again."""
@@ -157,6 +166,7 @@ class Worker:
     def __enter__(self) -> Self:
         ready = threading.Event()
         self._ready = ready.set
+        self._problem = None
         self._thread = threading.Thread(target=self._main, name="deedbox-worker", daemon=True)
         self._thread.start()
         ready.wait()
@@ -194,8 +204,10 @@ class Worker:
     def _main(self) -> None:
         try:
             asyncio.run(self.run())
-        except BaseException as problem:  # noqa: BLE001 - raised to who started this thread
+        except BaseException as problem:  # noqa: BLE001 - raised to who started this thread, and to who waits
             self._problem = problem
+            if self._box is not None:
+                self._box.worker_ended(problem)
         finally:
             self._ready()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -11,7 +12,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from deedbox import migrate, registry
-from deedbox.ledger import APPLICATION, CONNECTIONS
+from deedbox.ledger import APPLICATION, CONNECTIONS, PAUSES, log
 from deedbox.waiting import AsyncWaker
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ class AsyncLedger:
         self._core = core
         self._pool: AsyncConnectionPool | None = None
         self._opening = asyncio.Lock()  # several may come first
-        self._waker = AsyncWaker(core.database_url, core.statements["listen"])
+        self._waker = self._wake()
+        self._process = os.getpid()
+        self._inherited: list[Any] = []
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
@@ -43,6 +46,9 @@ class AsyncLedger:
     async def single(self) -> AsyncIterator[psycopg.AsyncConnection]:
         """A connection of the pool on which each statement is a transaction: one round trip for it, not three."""
         async with self._opening:
+            if self._process != os.getpid():  # forked: the sockets are the parent's, and not to be closed here either
+                self._inherited.append((self._pool, self._waker))
+                self._pool, self._waker, self._process = None, self._wake(), os.getpid()
             if self._pool is None:
                 self._pool = await self._open()
         async with self._pool.connection() as conn:
@@ -50,23 +56,32 @@ class AsyncLedger:
 
     async def find(self, run_id: str) -> Sequence[Any] | None:
         """The row of the statement `run`, if there is such a run."""
-        async with self.single() as conn:
-            rows = await self._fetch(conn, self._core.statements["run"], {"run": run_id})
+        rows = await self._read("run", {"run": run_id})
         return rows[0] if rows else None
 
     async def read(self, journal: Journal) -> None:
         """Read the steps that the journal does not know yet."""
         parameters = {"run": journal.run_id, "n": journal.next}
-        async with self.single() as conn:
-            steps = await self._fetch(conn, self._core.statements["steps"], parameters)
-            calls = await self._fetch(conn, self._core.statements["calls"], parameters) if steps else ()
-        journal.add(steps, calls)
+        steps = await self._read("steps", parameters)
+        journal.add(steps, await self._read("calls", parameters) if steps else ())
 
     async def look(self, journal: Journal) -> None:
         """Read what became of the journal's open calls."""
+        journal.settle(await self._read("outcomes", {"ids": [call.id for call in journal.open]}))
+
+    async def _read(self, name: str, parameters: Any) -> Sequence[Any]:
+        """The rows of a statement that changes nothing; while Postgres restarts it is asked again."""
+        *pauses, last = PAUSES
+        for pause in pauses:
+            try:
+                async with self.single() as conn:
+                    return await self._fetch(conn, self._core.statements[name], parameters)
+            except psycopg.OperationalError as problem:
+                log.warning("Postgres does not answer (%s): asking again", str(problem).strip())
+                await asyncio.sleep(pause)
+        await asyncio.sleep(last)
         async with self.single() as conn:
-            ids = [call.id for call in journal.open]
-            journal.settle(await self._fetch(conn, self._core.statements["outcomes"], {"ids": ids}))
+            return await self._fetch(conn, self._core.statements[name], parameters)
 
     async def commit(self, conn: psycopg.AsyncConnection[Any], step: NewStep) -> list[AnyCall]:
         """Put the step into the transaction of `conn`; raises what the ledger's verdict stands for."""
@@ -83,6 +98,9 @@ class AsyncLedger:
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
+
+    def _wake(self) -> AsyncWaker:
+        return AsyncWaker(self._core.database_url, self._core.statements["listen"])
 
     async def _open(self) -> AsyncConnectionPool:
         core = self._core

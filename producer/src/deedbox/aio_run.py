@@ -62,6 +62,7 @@ class AsyncRun(RunCore):
                 self.journal.refuse_doubt()
                 if not self.journal.open:
                     return
+                self.core.check_worker()
                 if until is not None and time.monotonic() > until:
                     raise self.journal.impatience()
                 with contextlib.suppress(TimeoutError):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deedbox.chat import openai_chat, plain
 from deedbox.codec import AvroCodec, Codec
-from deedbox.errors import RunTaken, UnknownCall, UnknownRun, UnknownTool
+from deedbox.errors import RunTaken, UnknownCall, UnknownRun, UnknownTool, WorkerEnded
 from deedbox.journal import Journal
 from deedbox.keys import check_run_id
 from deedbox.outcomes import Outcome, outcome_of
@@ -56,6 +56,7 @@ class BoxCore:
         self.statements: Statements = Statements("deedbox", "agent.sql", self.schema)
         self.registry: Statements = Statements("deedbox", "registry.sql", self.schema)
         self.migrations: Statements = Statements("deedbox", "migrate.sql", self.schema)
+        self.worker_problem: BaseException | None = None
         self._listeners: list[Listener] = []
 
     @property
@@ -70,6 +71,15 @@ class BoxCore:
     def off_commit(self, listener: Listener) -> None:
         """Tell `listener` no more."""
         self._listeners.remove(listener)
+
+    def worker_ended(self, problem: BaseException | None) -> None:
+        """The worker inside this process has ended with `problem`, or (None) begins: whoever waits is to know."""
+        self.worker_problem = problem
+
+    def check_worker(self) -> None:
+        """Raise WorkerEnded when the worker inside this process has ended: nobody here would perform a call."""
+        if self.worker_problem is not None:
+            raise WorkerEnded(problem=repr(self.worker_problem)) from self.worker_problem
 
     def tell(self, calls: Sequence[AnyCall]) -> None:
         """Tell the listeners of calls that were committed just now."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 4
 APPLICATION = "deedbox-agent"
+PAUSES = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)  # seconds between questions while Postgres restarts: about 15 in all
+
+log: logging.Logger = logging.getLogger("deedbox.agent")
 
 
 class Ledger:
@@ -33,7 +39,9 @@ class Ledger:
         self._core = core
         self._pool: ConnectionPool | None = None
         self._opening = threading.Lock()  # several may come first
-        self._waker = Waker(core.database_url, core.statements["listen"])
+        self._waker = self._wake()
+        self._process = os.getpid()
+        self._inherited: list[Any] = []
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection]:
@@ -45,6 +53,9 @@ class Ledger:
     def single(self) -> Iterator[psycopg.Connection]:
         """A connection of the pool on which each statement is a transaction: one round trip for it, not three."""
         with self._opening:
+            if self._process != os.getpid():  # forked: the sockets are the parent's, and not to be closed here either
+                self._inherited.append((self._pool, self._waker))
+                self._pool, self._waker, self._process = None, self._wake(), os.getpid()
             if self._pool is None:
                 self._pool = self._open()
         with self._pool.connection() as conn:
@@ -52,23 +63,32 @@ class Ledger:
 
     def find(self, run_id: str) -> Sequence[Any] | None:
         """The row of the statement `run`, if there is such a run."""
-        with self.single() as conn:
-            rows = self._fetch(conn, self._core.statements["run"], {"run": run_id})
+        rows = self._read("run", {"run": run_id})
         return rows[0] if rows else None
 
     def read(self, journal: Journal) -> None:
         """Read the steps that the journal does not know yet."""
         parameters = {"run": journal.run_id, "n": journal.next}
-        with self.single() as conn:
-            steps = self._fetch(conn, self._core.statements["steps"], parameters)
-            calls = self._fetch(conn, self._core.statements["calls"], parameters) if steps else ()
-        journal.add(steps, calls)
+        steps = self._read("steps", parameters)
+        journal.add(steps, self._read("calls", parameters) if steps else ())
 
     def look(self, journal: Journal) -> None:
         """Read what became of the journal's open calls."""
+        journal.settle(self._read("outcomes", {"ids": [call.id for call in journal.open]}))
+
+    def _read(self, name: str, parameters: Any) -> Sequence[Any]:
+        """The rows of a statement that changes nothing; while Postgres restarts it is asked again."""
+        *pauses, last = PAUSES
+        for pause in pauses:
+            try:
+                with self.single() as conn:
+                    return self._fetch(conn, self._core.statements[name], parameters)
+            except psycopg.OperationalError as problem:
+                log.warning("Postgres does not answer (%s): asking again", str(problem).strip())
+                time.sleep(pause)
+        time.sleep(last)
         with self.single() as conn:
-            ids = [call.id for call in journal.open]
-            journal.settle(self._fetch(conn, self._core.statements["outcomes"], {"ids": ids}))
+            return self._fetch(conn, self._core.statements[name], parameters)
 
     def commit(self, conn: psycopg.Connection[Any], step: NewStep) -> list[AnyCall]:
         """Put the step into the transaction of `conn`; raises what the ledger's verdict stands for."""
@@ -85,6 +105,9 @@ class Ledger:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+    def _wake(self) -> Waker:
+        return Waker(self._core.database_url, self._core.statements["listen"])
 
     def _open(self) -> ConnectionPool:
         core = self._core

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from deedbox.errors import MigrationChanged, NotMigrated
+from deedbox.settings import check_name
 from deedbox.statements import Statements
 
 if TYPE_CHECKING:
@@ -47,13 +48,13 @@ def migrate(conn: psycopg.Connection[Any], *, schema: str = "deedbox", prefix: s
     """Bring the ledger in `schema` up to this version; returns the names of the migrations that were applied.
 
     The connection must belong to the owner of the database. `prefix` counts at the first time only. All of it is one
-    transaction. Raises MigrationChanged when an applied file differs from this version's.
+    transaction. Raises WrongSetting, and MigrationChanged when an applied file differs from this version's.
     """
-    statements = Statements(PACKAGE, "migrate.sql", schema)
+    statements, entry = Statements(PACKAGE, "migrate.sql", schema), _entry(schema, prefix)
     with conn.transaction():
         conn.execute(statements["lock"], [f"{schema}.migrate"])
         conn.execute(statements["prepare"])
-        conn.execute(statements["enter"], _entry(schema, prefix))
+        conn.execute(statements["enter"], entry)
         applied: dict[int, str] = dict(conn.execute(statements["applied"]).fetchall())
         done = []
         for migration in migrations():
@@ -74,6 +75,7 @@ def grant_roles(conn: psycopg.Connection[Any], *, schema: str = "deedbox", conne
     """
     statements = Statements(PACKAGE, "migrate.sql", schema)
     with conn.transaction():
+        conn.execute(statements["lock"], [f"{schema}.migrate"])
         conn.execute(statements["enter"], _entry(schema, None, connect_password))
         conn.execute(_roles().encode())
 
@@ -101,6 +103,8 @@ def missing(applied: int | None, schema: str) -> NotMigrated | None:
 
 
 def _entry(schema: str, prefix: str | None, connect_password: str | None = None) -> dict[str, str]:
+    check_name("schema", schema)
+    check_name("prefix", prefix or schema)
     return {
         "path": f"{schema}, pg_temp",
         "prefix": prefix or schema,

@@ -61,6 +61,7 @@ class Run(RunCore):
                 self.journal.refuse_doubt()
                 if not self.journal.open:
                     return
+                self.core.check_worker()
                 if until is not None and time.monotonic() > until:
                     raise self.journal.impatience()
                 news.wait(POLL)

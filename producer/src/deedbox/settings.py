@@ -50,9 +50,8 @@ class Settings:
 
         schema = find("schema", schema) or "deedbox"
         prefix = find("prefix", prefix) or schema
-        for name, value in (("schema", schema), ("prefix", prefix)):
-            if not _NAME.fullmatch(value):
-                raise WrongSetting(name=name, value=value)
+        check_name("schema", schema)
+        check_name("prefix", prefix)
         return cls(
             find("database_url", database_url),
             schema,
@@ -68,3 +67,9 @@ class Settings:
         if not value:
             raise MissingSetting(name=name, option="--" + name.replace("_", "-"), variable=f"DEEDBOX_{name.upper()}")
         return value
+
+
+def check_name(name: str, value: str) -> None:
+    """Raise WrongSetting for a schema or prefix that not every part could spell."""
+    if not _NAME.fullmatch(value):
+        raise WrongSetting(name=name, value=value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
@@ -81,9 +81,10 @@ def _end(consumer: Consumer, topic: str, partition: int) -> int:
 
 
 def _moment(message: Any) -> datetime | None:
-    """When a heartbeat was emitted; None for a message that is none."""
+    """When a heartbeat was emitted, in UTC; None for a message that is none."""
     text = dict(message.headers() or ()).get("created_at")
     try:
-        return datetime.fromisoformat(text.decode()) if text else None
-    except ValueError:
+        at = datetime.fromisoformat(text.decode()) if text else None
+        return at.astimezone(UTC) if at is not None and at.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None

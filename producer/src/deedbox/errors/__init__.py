@@ -50,7 +50,7 @@ from deedbox.errors.decision import (
     UnknownRun,
     Unsettled,
 )
-from deedbox.errors.handler import HandlerTaken, NoHandler, NoHandlers, OutcomeUnknown, Refusal, RetryLater
+from deedbox.errors.handler import HandlerTaken, NoHandler, NoHandlers, OutcomeUnknown, Refusal, RetryLater, WorkerEnded
 from deedbox.errors.pipeline import (
     ConnectorFailed,
     ConnectorInvalid,
@@ -130,6 +130,7 @@ __all__ = [
     "UnstorableNumber",
     "UnstorableText",
     "UnsupportedType",
+    "WorkerEnded",
     "WrongAnswers",
     "WrongSetting",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from deedbox.errors.base import BadInput, HandlerVerdict
+from deedbox.errors.base import BadInput, HandlerVerdict, NotReady
 
 
 class NoHandlers(BadInput):
@@ -53,3 +53,9 @@ class OutcomeUnknown(HandlerVerdict):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason=reason)
+
+
+class WorkerEnded(NotReady):
+    """The worker inside this process has ended: {problem} Committed calls are safe in the ledger; start it again."""
+
+    problem: str

@@ -5,6 +5,13 @@ CREATE FUNCTION owner_lock(p_owner uuid) RETURNS bigint LANGUAGE sql IMMUTABLE A
   SELECT ('x' || left(replace(p_owner::text, '-', ''), 16))::bit(64)::bigint
 $$;
 
+-- Whether some session holds it. Looked up, not tried: a sweep on the owner's own session would get its own lock again.
+CREATE FUNCTION owner_lives(p_owner uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                 WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+                   AND ((l.classid::bigint << 32) | l.objid::bigint) = owner_lock(p_owner))
+$$;
+
 -- Begin to work: the lease's row, and the lock of this session.
 CREATE FUNCTION enlist(p_owner uuid, p_tools text[], p_source text, p_lease interval)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -124,7 +131,8 @@ BEGIN
 END $$;
 
 -- Record what became of claimed calls. For each id: recorded, already (this very report was recorded before: repeating
--- is harmless), or late (fenced off by a newer owner or attempt, I8: kept in late; it settles the same attempt's doubt).
+-- is harmless), or late (fenced off by a newer owner or attempt, I8: kept in late; it settles the same attempt's doubt,
+-- also while a repeat waits to be claimed).
 --   p_statuses   done · refused · gave_up · in_doubt · retry (after p_delays) · pending (given back, was never sent)
 --   p_unsettled  true: it may have happened · false: the provider's own answer settled it · null: as it was
 -- An outcome that cannot be final while unsettled becomes in doubt (I16).
@@ -140,6 +148,9 @@ DECLARE
   given_back uuid[];
   settled uuid[];
 BEGIN
+  IF (SELECT count(DISTINCT id) FROM unnest(p_ids) AS x(id)) < cardinality(p_ids) THEN
+    RAISE EXCEPTION 'a call stands twice in one report: report each attempt in a statement of its own' USING ERRCODE = '22023';
+  END IF;
   IF NOT p_statuses <@ ARRAY['done', 'refused', 'gave_up', 'in_doubt', 'retry', 'pending'] THEN
     RAISE EXCEPTION 'a worker reports done, refused, gave_up, in_doubt, retry or pending, not %', p_statuses USING ERRCODE = '22023';
   END IF;
@@ -177,7 +188,8 @@ BEGIN
       UPDATE outcome o SET status = s.status, unsettled = false, owner = p_owner, result = s.result, error = s.error,
                            finished_at = clock_timestamp(), next_at = NULL
       FROM said s
-      WHERE o.action_id = s.id AND o.attempt = s.attempt AND o.status = 'in_doubt' AND s.status IN ('done', 'refused')
+      WHERE o.action_id = s.id AND o.attempt = s.attempt AND s.status IN ('done', 'refused')
+        AND o.status IN ('in_doubt', 'pending', 'retry') AND o.unsettled  -- no newer attempt has begun
       RETURNING o.action_id
     ), kept AS (
       INSERT INTO late (action_id, attempt, owner, status, result, error, settled)

@@ -69,7 +69,7 @@ BEGIN
     SELECT w.owner FROM worker w
     WHERE moment > pg_postmaster_start_time() + w.lease
       AND (w.lease_until < moment
-           OR w.renewed_at < moment - w.lease / 2 AND pg_try_advisory_xact_lock(owner_lock(w.owner)))
+           OR w.renewed_at < moment - w.lease / 2 AND NOT owner_lives(w.owner))
     FOR UPDATE SKIP LOCKED) x;
   IF dead IS NOT NULL THEN
     SELECT array_agg(x.action_id) INTO ids FROM (
