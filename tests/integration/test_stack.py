@@ -83,6 +83,13 @@ def test_a_taken_port_is_exchanged_and_the_settings_follow(own: Stack) -> None:
     assert _ask(own) == 1
 
 
+def test_what_ran_before_is_left_running(own: Stack) -> None:
+    own.up("postgres")
+    with Stack(own.folder, supervised=True) as guest:
+        guest.up("postgres")
+    assert own.status()["postgres"]["answers"]
+
+
 def test_starting_what_runs_changes_nothing(own: Stack) -> None:
     before = own.status()["postgres"]
     own.up("postgres")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from deedbox_debezium.stack import Stack
 from deedbox_debezium.stack.ports import RANGE, choose, is_free
+from deedbox_debezium.stack.stack import Service
 from deedbox_debezium.stack.state import State
 
 
@@ -49,3 +52,17 @@ def test_a_spoilt_memory_is_an_error_and_not_a_new_stack(tmp_path: Path, text: s
     path.write_text(text)
     with pytest.raises(ValueError, match="Expecting"):
         State.load(path)
+
+
+def test_parts_that_start_beside_each_other_note_their_ports_one_at_a_time(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    postgres, kafka, _ = stack._services()
+
+    def take(service: Service) -> None:
+        for _ in range(100):
+            assert stack._take_ports(service)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(take, service) for service in (postgres, kafka)]:
+            done.result()
+    assert set(State.load(tmp_path / "stack.json").ports) == {"postgres", "kafka", "controller"}

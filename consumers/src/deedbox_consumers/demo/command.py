@@ -36,7 +36,7 @@ def demo(
     provider is a process of its own, with its own books.
 
     The first time it fetches the parts (about 85 MB). They run as long as the
-    demo does; a stack that runs in the folder already is used and left running.
+    demo does; what runs in the folder already is used and left running.
 
     Exit code 0: on Deedbox every decision was charged exactly once, and no
     completion was asked for twice. Else 1.

@@ -52,7 +52,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _stack(folder: Path, timeline: Timeline) -> Iterator[Stack]:
-    """The folder's stack: one that runs whole is used and left, else it runs as long as this process."""
+    """The folder's stack: what runs already is used and left, what does not runs as long as this process."""
     found = Stack(folder, progress=timeline)
     if all(part["answers"] for part in found.status().values()):
         timeline.say(f"the stack of {folder} runs already: it is used and left running")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from types import TracebackType
 from typing import Final, Literal, Protocol, Self, get_args
 
@@ -81,7 +81,7 @@ class Service(Protocol):
 class Stack:
     """PostgreSQL, Kafka and Kafka Connect with Debezium, all on loopback, all that they leave in `folder`.
 
-    With `supervised=True` the parts end with this process, however it ends; else they go on until `down`.
+    With `supervised=True` the parts that it starts end with this process, however it ends; else only `down` ends them.
     Ports are chosen free at the first start, remembered, and changed if somebody else has taken one meanwhile.
     """
 
@@ -93,6 +93,8 @@ class Stack:
         self.progress: Progress = progress or Silent()
         self._state: State | None = None
         self._giving_up = Event()
+        self._mine: set[PartName] = set()  # what this object has started; the rest was there before and stays
+        self._choosing = Lock()  # PostgreSQL and Kafka are started beside each other
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +103,8 @@ class Stack:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.supervised:
-            self.down()
+            with self._locked():
+                self._stop([service for service in self._services() if service.name in self._mine])
 
     @property
     def state(self) -> State:
@@ -229,6 +232,7 @@ class Stack:
             if fresh:
                 self._turn_log(service.name)
                 started.append(service)
+                self._mine.add(service.name)
                 if not service.trained:
                     self._train(service)
                 service.start(supervised=self.supervised)
@@ -267,15 +271,16 @@ class Stack:
         """Make sure that a part that does not run has free ports; False if it runs."""
         if service.part.find() is not None:
             return False
-        ports = self.state.ports
-        for name in PORTS[service.name]:
-            if name in ports and not is_free(ports[name]):
-                self.progress.say(f"port {ports[name]} of {name} is taken by another program: another is chosen")
-                del ports[name]
-                self._service("connect").part.stop(STOP_WITHIN)  # it was told the old one
-            if name not in ports:
-                ports[name] = choose(set(ports.values()))
-        self.state.save(self._state_file)
+        with self._choosing:
+            ports = self.state.ports
+            for name in PORTS[service.name]:
+                if name in ports and not is_free(ports[name]):
+                    self.progress.say(f"port {ports[name]} of {name} is taken by another program: another is chosen")
+                    del ports[name]
+                    self._service("connect").part.stop(STOP_WITHIN)  # it was told the old one
+                if name not in ports:
+                    ports[name] = choose(set(ports.values()))
+            self.state.save(self._state_file)
         return True
 
     def _turn_log(self, part: PartName) -> None:
