@@ -585,6 +585,18 @@ def test_an_agent_waits_out_a_lost_connection(box: Deedbox, shop: Shop) -> None:
     assert not run.journal.open
 
 
+def test_a_reply_that_was_paid_for_meets_no_cut_connection(box: Deedbox, shop: Shop) -> None:
+    """Postgres was restarted while the model thought: the pooled connections are dead and nobody has noticed."""
+    run = box.run("r", messages=HELLO)
+    turn = next(iter(run))
+    with shop.connect() as conn:
+        cut = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'deedbox-agent'"
+        conn.execute(cut)
+    with turn.transaction(asks(ONE)) as conn:
+        conn.execute("SELECT 1")
+    assert _one(shop, "SELECT count(*) FROM action") == 1
+
+
 def test_many_commits_in_one_transaction_of_the_caller(box: Deedbox, shop: Shop) -> None:
     turns = [next(iter(box.run(f"r{at}", messages=HELLO))) for at in range(3)]
     with shop.connect() as own, own.transaction():

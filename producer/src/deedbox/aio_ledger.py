@@ -12,7 +12,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from deedbox import migrate, registry
-from deedbox.ledger import APPLICATION, CONNECTIONS, PAUSES, log
+from deedbox.ledger import APPLICATION, CONNECTIONS, PAUSES, has_word, log
 from deedbox.waiting import AsyncWaker
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class AsyncLedger:
             registry.check(core.tools_by_name.values(), current, core.schema)
         options = {"application_name": APPLICATION, "autocommit": True}
         pool: AsyncConnectionPool = AsyncConnectionPool(
-            core.database_url, min_size=1, max_size=CONNECTIONS, open=False, kwargs=options
+            core.database_url, min_size=1, max_size=CONNECTIONS, open=False, kwargs=options, check=_check
         )
         await pool.open()
         return pool
@@ -125,3 +125,9 @@ class AsyncLedger:
         async with conn.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(statement, parameters)
             return await cursor.fetchall()
+
+
+async def _check(conn: psycopg.AsyncConnection[Any]) -> None:
+    """Before a connection is handed out: a reply that was paid for is not to meet one that a restart has cut."""
+    if has_word(conn):
+        await AsyncConnectionPool.check_connection(conn)

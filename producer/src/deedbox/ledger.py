@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -118,9 +119,24 @@ class Ledger:
                 raise problem
             registry.check(core.tools_by_name.values(), self._fetch(conn, core.registry["current"]), core.schema)
         options = {"application_name": APPLICATION, "autocommit": True}
-        return ConnectionPool(core.database_url, min_size=1, max_size=CONNECTIONS, open=True, kwargs=options)
+        return ConnectionPool(
+            core.database_url, min_size=1, max_size=CONNECTIONS, open=True, kwargs=options, check=_check
+        )
 
     def _fetch(self, conn: psycopg.Connection[Any], statement: sql.Composed, parameters: Any = None) -> Sequence[Any]:
         # Our own rows, whatever the connection is set to.
         with conn.cursor(row_factory=tuple_row) as cursor:
             return cursor.execute(statement, parameters).fetchall()
+
+
+def _check(conn: psycopg.Connection[Any]) -> None:
+    """Before a connection is handed out: a reply that was paid for is not to meet one that a restart has cut."""
+    if has_word(conn):
+        ConnectionPool.check_connection(conn)
+
+
+def has_word(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the server has said something while the connection was idle, such as farewell; asks nobody."""
+    waiting = select.poll()
+    waiting.register(conn.pgconn.socket, select.POLLIN)
+    return bool(waiting.poll(0))

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deedbox.errors import MissingSetting, WrongSetting
+from deedbox.errors import BrokenSettings, MissingSetting, WrongSetting
 
-LOCAL = Path(".deedbox/settings.json")
+LOCAL = Path(".deedbox/settings.json")  # in the working directory or one above it
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
@@ -42,8 +42,11 @@ class Settings:
         kafka: str | None = None,
         connect_url: str | None = None,
     ) -> Settings:
-        """Fill what is not given from the environment, then from `.deedbox/settings.json`. Raises WrongSetting."""
-        local: dict[str, str] = json.loads(LOCAL.read_text("utf-8")) if LOCAL.is_file() else {}
+        """Fill what is not given from the environment, then from `.deedbox/settings.json` here or above.
+
+        Raises WrongSetting, BrokenSettings.
+        """
+        local = _local()
 
         def find(name: str, given: str | None) -> str | None:
             return given or os.environ.get(f"DEEDBOX_{name.upper()}") or local.get(name)
@@ -67,6 +70,18 @@ class Settings:
         if not value:
             raise MissingSetting(name=name, option="--" + name.replace("_", "-"), variable=f"DEEDBOX_{name.upper()}")
         return value
+
+
+def _local() -> dict[str, str]:
+    """What the nearest local stack left; a file of somebody else's is none of ours."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        path = folder / LOCAL
+        if path.is_file() and path.stat().st_uid == os.geteuid():
+            try:
+                return dict(json.loads(path.read_text("utf-8")))
+            except (ValueError, TypeError) as problem:
+                raise BrokenSettings(path=path, problem=problem) from problem
+    return {}
 
 
 def check_name(name: str, value: str) -> None:

@@ -20,7 +20,7 @@ app: typer.Typer = typer.Typer(help="Runs and their journals.", no_args_is_help=
 
 @app.command("list")
 def list_(
-    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many, newest first.")] = 20,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     json: AsJson = False,

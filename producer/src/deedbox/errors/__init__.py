@@ -66,11 +66,19 @@ from deedbox.errors.pipeline import (
     StackFailed,
     TopicRefused,
 )
-from deedbox.errors.setup import ExtraMissing, MigrationChanged, MissingSetting, NotMigrated, WrongSetting
+from deedbox.errors.setup import (
+    BrokenSettings,
+    ExtraMissing,
+    MigrationChanged,
+    MissingSetting,
+    NotMigrated,
+    WrongSetting,
+)
 
 __all__ = [
     "BadInput",
     "BadPayload",
+    "BrokenSettings",
     "CommitRefused",
     "ConnectRefused",
     "ConnectUnreachable",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from deedbox.errors.base import BadInput, NotReady
 
 
@@ -18,6 +20,13 @@ class WrongSetting(BadInput):
 
     name: str
     value: str
+
+
+class BrokenSettings(BadInput):
+    """{path} cannot be read ({problem}): remove it; `deedbox stack up` writes it anew."""
+
+    path: Path
+    problem: Exception
 
 
 class NotMigrated(NotReady):
