@@ -50,7 +50,21 @@ from deedbox.errors.decision import (
     UnknownRun,
     Unsettled,
 )
-from deedbox.errors.handler import HandlerTaken, NoHandler, NoHandlers, OutcomeUnknown, Refusal, RetryLater, WorkerEnded
+from deedbox.errors.handler import (
+    HandlerTaken,
+    InvalidLimits,
+    NoHandler,
+    NoHandlers,
+    NoProbe,
+    OutcomeUnknown,
+    ProbeNotAsked,
+    ProbeTaken,
+    Refusal,
+    RetryLater,
+    StoredFailure,
+    WorkerEnded,
+    WrongMiddleware,
+)
 from deedbox.errors.pipeline import (
     ConnectorFailed,
     ConnectorInvalid,
@@ -92,6 +106,7 @@ __all__ = [
     "InvalidArguments",
     "InvalidEffect",
     "InvalidKey",
+    "InvalidLimits",
     "InvalidRunId",
     "InvalidTool",
     "InvalidToolName",
@@ -104,6 +119,7 @@ __all__ = [
     "NoHandler",
     "NoHandlers",
     "NoLogicalDecoding",
+    "NoProbe",
     "NoPublication",
     "NoSuchCall",
     "NoTools",
@@ -114,6 +130,8 @@ __all__ = [
     "OutcomeUnknown",
     "PayloadTooLarge",
     "PlanDivergence",
+    "ProbeNotAsked",
+    "ProbeTaken",
     "Refusal",
     "RetryLater",
     "RunClosed",
@@ -122,6 +140,7 @@ __all__ = [
     "StackFailed",
     "StepGap",
     "StepTaken",
+    "StoredFailure",
     "StrictSchema",
     "ToolChanged",
     "ToolNotApplied",
@@ -140,6 +159,7 @@ __all__ = [
     "UnsupportedType",
     "WorkerEnded",
     "WrongAnswers",
+    "WrongMiddleware",
     "WrongSetting",
 ]
 

@@ -27,6 +27,43 @@ class HandlerTaken(BadInput):
     there: str
 
 
+class ProbeTaken(BadInput):
+    """The tool {tool} has the probe {there} already: one tool, one probe."""
+
+    tool: str
+    there: str
+
+
+class ProbeNotAsked(BadInput):
+    """Nobody would ask the probe of {tool}, whose effect is {effect}: define the tool with effect=probe(), or with provider_key(...) | probe()."""
+
+    tool: str
+    effect: str
+
+
+class NoProbe(BadInput):
+    """The tool {tool} has the effect {effect}, and nothing here can be asked whether a call happened: add a function with @handlers.probe({tool})."""
+
+    tool: str
+    effect: str
+
+
+class InvalidLimits(BadInput):
+    """Limits({name}={given!r}) is no limit: give {wanted}."""
+
+    name: str
+    given: object
+    wanted: str
+
+
+class WrongMiddleware(BadInput):
+    """The middleware {middleware} of {tool} {what}. A middleware is an async function (args, attempt, perform) that awaits perform(args, attempt) once, with the arguments and the attempt that it was given."""
+
+    middleware: str
+    tool: str
+    what: str
+
+
 class RetryLater(HandlerVerdict):
     """The tool is to be tried again after {after}."""
 
@@ -53,6 +90,16 @@ class OutcomeUnknown(HandlerVerdict):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason=reason)
+
+
+class StoredFailure(HandlerVerdict):
+    """The provider has stored this failure under the call's key and repeats it ({code}): {message}"""
+
+    code: str
+    message: str
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code=code, message=message)
 
 
 class WorkerEnded(NotReady):
