@@ -18,6 +18,16 @@ from deedbox.codec import AvroCodec, Codec
 from deedbox.effects import Effect, provider_key, repeatable
 from deedbox.outcomes import Cancelled, Done, GaveUp, InDoubt, Outcome, Pending, Refused, Rejected, outcome_of
 from deedbox.tool import Call, Tool
+from deedbox_consumers import (
+    Attempt,
+    CannotTell,
+    DidNotHappen,
+    Handlers,
+    Happened,
+    Limits,
+    Perform,
+    Probed,
+)
 
 
 class Charge(BaseModel):
@@ -123,3 +133,73 @@ assert_type(openai_chat.calls(plain(reply)), list[Asked])
 assert_type(openai_chat.answers(plain(reply), [Answer("done")]), list[dict[str, Any]])
 assert_type(user("Charge cus_8812 49.00"), dict[str, Any])
 openai_chat.answers(plain(reply), ["done"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
+
+# --- handlers, probes, middleware ---------------------------------------------------------------------------------
+
+
+async def timing(args: BaseModel, attempt: Attempt, perform: Perform) -> Any:
+    """A middleware, in any words for its arguments."""
+    return await perform(args, attempt)
+
+
+def not_async(args: BaseModel, attempt: Attempt, perform: Perform) -> BaseModel:
+    """No middleware."""
+    raise NotImplementedError
+
+
+handlers = Handlers(middleware=[timing])
+Handlers(middleware=[not_async])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+Handlers(middleware=[lambda args: args])  # type: ignore[list-item, misc]  # pyright: ignore[reportArgumentType]
+
+
+@handlers.handle(charge, limits=Limits(concurrency=8, rate=50, per=timedelta(minutes=1), breaker=5))
+async def charge_customer(args: Charge, attempt: Attempt) -> Receipt:
+    """It stays what it was."""
+    attempt.mark_sent()
+    assert_type(attempt.marked, bool)
+    return Receipt(id=attempt.key)
+
+
+@handlers.probe(charge)
+async def was_charged(args: Charge, attempt: Attempt) -> Probed[Receipt]:
+    """Each answer by its name."""
+    if args.cents == 1:
+        return Happened(Receipt(id=attempt.key))
+    return DidNotHappen() if args.cents else CannotTell("the provider is down")
+
+
+@handlers.probe(charge)
+def was_charged_in_a_thread(args: Charge, attempt: Attempt) -> Happened[Receipt] | CannotTell:
+    """Sync, and only some of the answers."""
+    return CannotTell("no")
+
+
+assert_type(Happened(Receipt(id="r")).result, Receipt)
+handlers.handle(charge, limits=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+handlers.handle(charge, Limits())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+Limits(per=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@handlers.handle(charge)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+async def gives_something_else(args: Charge, attempt: Attempt) -> Charge:
+    """Not the tool's result."""
+    return args
+
+
+@handlers.probe(charge)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+async def gives_the_bare_result(args: Charge, attempt: Attempt) -> Receipt:
+    """A probe says whether; a result alone does not."""
+    return Receipt(id="r")
+
+
+@handlers.probe(charge)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+def gives_another_result(args: Charge, attempt: Attempt) -> Happened[Charge]:
+    """Not the tool's result."""
+    return Happened(args)
+
+
+@handlers.probe(charge)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+def asks_nobody(args: Charge) -> DidNotHappen:
+    """It takes the attempt, too: its key is what to ask for."""
+    return DidNotHappen()

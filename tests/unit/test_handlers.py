@@ -8,8 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from deedbox import Tool, repeatable
-from deedbox.errors import HandlerTaken, NoHandler, NoHandlers
-from deedbox_consumers import Attempt, Handlers, Worker
+from deedbox.effects import probe
+from deedbox.errors import HandlerTaken, NoHandler, NoHandlers, ProbeNotAsked, ProbeTaken
+from deedbox_consumers import Attempt, DidNotHappen, Handlers, Happened, Limits, Probed, Worker
 from deedbox_consumers.cli.worker import handlers_of
 
 URL = "postgresql://nowhere"
@@ -64,6 +65,61 @@ def test_only_coroutine_functions_run_in_the_loop() -> None:
 def test_one_tool_has_one_handler() -> None:
     with pytest.raises(HandlerTaken, match="do_first"):
         handlers.handle(first)(do_first)
+
+
+def asked() -> Tool[..., Args, Result]:
+    tool = Tool("asked", args=Args, result=Result, effect=repeatable)
+    tool.effect = probe()
+    return tool
+
+
+def test_a_probe_is_one_and_stands_beside_its_handler() -> None:
+    mine, tool = Handlers(), asked()
+
+    @mine.probe(tool)
+    async def find(args: Args, attempt: Attempt) -> Probed[Result]:
+        return Happened(Result())
+
+    assert mine.by_tool == {}  # it performs nothing by itself
+    mine.handle(tool)(do_second)
+    handler = mine.by_tool["asked"]
+    assert handler.probe is not None
+    assert (handler.blocks, handler.probe.function, handler.probe.blocks) == (True, find, False)
+    with pytest.raises(ProbeTaken, match="find"):
+        mine.probe(tool)(find)
+
+
+def test_a_sync_probe_blocks() -> None:
+    mine, tool = Handlers(), asked()
+
+    @mine.probe(tool)
+    def find(args: Args, attempt: Attempt) -> DidNotHappen:
+        return DidNotHappen()
+
+    mine.handle(tool)(do_first)
+    handler = mine.by_tool["asked"]
+    assert handler.probe is not None
+    assert (handler.blocks, handler.probe.blocks) == (False, True)
+
+
+def test_a_probe_that_nobody_would_ask_is_refused() -> None:
+    with pytest.raises(ProbeNotAsked, match="first, whose effect is repeatable"):
+        Handlers().probe(first)
+
+
+def test_limits_are_the_handlers() -> None:
+    mine = Handlers()
+    mine.handle(first, limits=Limits(concurrency=4))(do_first)
+    mine.handle(second)(do_second)
+    assert mine.by_tool["first"].limits == Limits(concurrency=4)
+    assert mine.by_tool["second"].limits is None
+
+
+def test_an_attempt_is_marked_once_its_effect_went_out() -> None:
+    attempt = Attempt(key="k", call="c", number=1, until=0)
+    assert not attempt.marked
+    attempt.mark_sent()
+    assert attempt.marked
 
 
 def test_a_worker_performs_what_has_a_handler() -> None:
