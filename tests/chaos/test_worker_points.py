@@ -1,0 +1,114 @@
+"""A worker dies, or is stopped past its lease and goes on, at every point of a call's life; another takes over.
+
+Each cell of the matrix has a tool and a victim of its own. They are all struck at once, since each then does nothing
+but wait until its lease has passed; each test looks at what became of its cell.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from deedbox_debezium.stack import Stack
+from tests.chaos.tools import CHARGE, MAIL, Family
+from tests.chaos.worker import PLACES
+from tests.chaos.world import World, wait
+
+HOWS = ("SIGKILL", "SIGSTOP")
+HAPPENED = ("after_effect", "before_record")  # the effect is there, and the ledger does not know
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Whose worker is struck where and how."""
+
+    family: Family
+    place: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.family.name}-{self.place}-{self.how}"
+
+    @property
+    def tool(self) -> str:
+        """Performed by nobody else before the strike."""
+        return f"{self.family.name}_{self.place}_{self.how.lower()}"
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a cell's call. `late` is what its attempts reported when they were not the current one."""
+
+    status: str
+    requests: int
+    effects: int
+    late: tuple[str, ...] = ()
+
+
+CELLS = [Cell(*each) for each in itertools.product((CHARGE, MAIL), PLACES, HOWS)]
+
+
+def fate(cell: Cell) -> Fate:
+    """What must become of it."""
+    late = ("done",) if cell.how == "SIGSTOP" and cell.place in HAPPENED else ()
+    return Fate("done", 2 if cell.place in HAPPENED else 1, 1, late)
+
+
+class Matrix:
+    """All cells, struck at once."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.struck: set[Cell] = set()
+
+    def play(self) -> None:
+        """A call for each victim; it is struck; another worker takes over; those that were stopped go on."""
+        world = self.world
+        world.decide(*((cell.tool, str(cell)) for cell in CELLS))
+        victims = {cell: world.worker(str(cell), names=[cell.tool], place=cell.place, how=cell.how) for cell in CELLS}
+        assert wait(lambda: all(victim.stopped or not victim.alive for victim in victims.values()))
+        self.struck = {cell for cell, victim in victims.items() if victim.stopped or victim.code == -9}
+        rescuer = world.worker("rescuer")
+        world.await_quiet()
+        assert wait(lambda: self._workers() == 1), "the leases of the others pass"
+        stopped = [victim for victim in victims.values() if victim.stopped]
+        for victim in stopped:
+            victim.resume()
+        assert wait(lambda: self._workers() == 1 + len(stopped)), "who goes on finds out that it is another now"
+        for process in (*stopped, rescuer):
+            assert process.end() == 0, process.tail()
+        self.verdict = world.verdict()
+        self._late = world.rows("SELECT args ->> 'about', status FROM late l JOIN action a ON a.id = l.action_id")
+        self._requests = Counter(request.about for request in world.outside.books.requests())
+        self._effects = Counter(effect.about for effect in world.outside.books.effects())
+
+    def fate(self, cell: Cell) -> Fate:
+        """What became of it."""
+        late = tuple(status for about, status in self._late if about == str(cell))
+        return Fate(self.world.status(str(cell)), self._requests[str(cell)], self._effects[str(cell)], late)
+
+    def _workers(self) -> int:
+        return int(self.world.rows("SELECT count(*) FROM worker")[0][0])
+
+
+@pytest.fixture(scope="module")
+def matrix(database_url: str, local_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
+    given = [cell.family.tool(cell.tool.removeprefix(cell.family.name)) for cell in CELLS]
+    with World(local_stack, tmp_path_factory.mktemp("matrix"), given=given) as world:
+        matrix = Matrix(world)
+        matrix.play()
+        yield matrix
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_struck_at_this_point(matrix: Matrix, cell: Cell) -> None:  # I5 I6 I7 I8
+    assert cell in matrix.struck
+    assert matrix.fate(cell) == fate(cell)
+
+
+def test_struck_everywhere_nothing_is_lost_nothing_is_double(matrix: Matrix) -> None:  # I5 I6
+    assert matrix.verdict.holds, matrix.verdict

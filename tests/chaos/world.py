@@ -1,0 +1,210 @@
+"""A world to break: a ledger with its tools, the provider, and the processes and links between them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, LiteralString, Self
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from deedbox import Deedbox, Tool, user
+from deedbox.migrate import migrate
+from deedbox.registry import apply
+from deedbox_debezium.stack import Stack
+from tests.chaos import tools
+from tests.chaos.agent import TABLE, spend
+from tests.chaos.forkserver import ForkServer, Process
+from tests.chaos.oracle import OPEN, Decided, Verdict, judge
+from tests.chaos.outside import Outside
+from tests.chaos.proxy import Proxy
+from tests.support.pipeline import Pipeline, open_pipeline
+from tests.support.shop import Shop
+
+LEASE: Final = 2.0  # seconds: short, so that nobody need wait for the usual 20
+PATIENCE: Final = 120.0  # seconds: a bound on each wait, met only when something is broken
+_numbers = itertools.count()
+
+CALLS: Final = """
+SELECT b.id || ':' || a.key, a.tool, a.args ->> 'about', o.status, o.unsettled, o.result ->> 'id'
+FROM box b, action a JOIN outcome o ON o.action_id = a.id ORDER BY a.id
+"""
+BALANCES: Final = """
+SELECT coalesce(b.run, s.run_id), coalesce(b.spent, 0), coalesce(s.decisions, 0) FROM balance b
+FULL JOIN (SELECT run_id, count(*)::int AS decisions FROM step WHERE kind = 'decision' GROUP BY run_id) s
+  ON s.run_id = b.run
+"""
+
+
+class World:
+    """All of it in `folder` and in a schema of its own; everything that was started here ends with it.
+
+    kafka    whether calls come through Kafka (then `stack` is all up), or by polling Postgres
+    given    the tools
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        folder: Path,
+        *,
+        kafka: bool = False,
+        given: Sequence[Tool[..., Any, Any]] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.stack = stack
+        self.folder = folder
+        self.kafka = kafka
+        self.seed = seed
+        self.tools = list(given or tools.tools())
+        self.names = [tool.name for tool in self.tools]
+        self.shop = Shop(stack.database_url, f"chaos_{os.getpid()}_{next(_numbers)}")
+        self.pipeline: Pipeline | None = None
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._open:
+            self._make_ledger()
+            self.outside = self._open.enter_context(Outside(self.folder / "books.sqlite"))
+            if self.kafka:
+                self.pipeline = self._open.enter_context(open_pipeline(self.stack, self.shop))
+            self.forks = self._open.enter_context(ForkServer(self.folder))
+            self._open = self._open.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def link(self, target: int) -> Proxy:
+        """A link that can be broken, to a port on this machine."""
+        return self._open.enter_context(Proxy(target))
+
+    def database_link(self) -> Proxy:
+        """One to Postgres."""
+        return self.link(self.stack.state.ports["postgres"])
+
+    def provider_link(self) -> Proxy:
+        """One to the provider."""
+        return self.link(self.outside.port)
+
+    def worker(
+        self,
+        name: str,
+        *,
+        names: Iterable[str] | None = None,
+        database: Proxy | None = None,
+        provider: Proxy | None = None,
+        **words: object,
+    ) -> Process:
+        """A worker process of these tools (all); over these links; `words` as in tests.chaos.worker."""
+        given: dict[str, object] = {
+            "url": self._url(database),
+            "schema": self.shop.schema,
+            "provider": self.outside.url if provider is None else f"http://127.0.0.1:{provider.port}",
+            "names": list(self.names if names is None else names),
+            "lease": LEASE,
+            "kafka": self.stack.kafka if self.kafka else None,
+        }
+        return self.forks.start("worker", name, **given | words)
+
+    def agent(self, name: str, prefix: str, *, database: Proxy | None = None, **words: object) -> Process:
+        """An agent process that drives the runs with this prefix; `words` as in tests.chaos.agent."""
+        given: dict[str, object] = {
+            "url": self._url(database),
+            "schema": self.shop.schema,
+            "prefix": prefix,
+            "seed": self.seed,
+            "names": self.names,
+        }
+        return self.forks.start("agent", name, **given | words)
+
+    def decide(self, *calls: tuple[str, str]) -> None:
+        """Commit these calls, each (tool, about) in a run of its own, without an agent's process."""
+        by_name = {tool.name: tool for tool in self.tools}
+        with Deedbox(self.shop.url, tools=self.tools, schema=self.shop.schema) as box:
+            for name, about in calls:
+                for turn in box.run(f"run-{next(_numbers)}", messages=[user("go")]):
+                    with turn.transaction(calls=[tools.call(by_name[name], about)]) as conn:
+                        spend(conn, self.shop.schema, turn.run.id)
+                    break
+
+    # ---- what is to be seen
+
+    def rows(self, statement: LiteralString, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of a statement on the ledger. Postgres is asked again while it is away."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with self.shop.connect() as conn:
+                    return conn.execute(statement, values).fetchall()
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def status(self, about: str) -> str:
+        """The status of a call, empty when there is none."""
+        found = self.rows(
+            "SELECT o.status FROM action a JOIN outcome o ON o.action_id = a.id WHERE a.args ->> 'about' = %s", about
+        )
+        return str(found[0][0]) if found else ""
+
+    def open_calls(self) -> int:
+        """How many calls are still to be brought to an end by workers."""
+        return int(self.rows("SELECT count(*) FROM outcome WHERE status = ANY (%s)", list(OPEN))[0][0])
+
+    def await_quiet(self, *agents: Process) -> None:
+        """Wait until these agents have come to their end, and no call is open."""
+        for agent in agents:
+            assert agent.wait(PATIENCE) == 0, f"{agent} failed:\n{agent.tail()}"
+        assert wait(lambda: self.open_calls() == 0), f"calls are still open:\n{self.verdict()}"
+
+    def verdict(self) -> Verdict:
+        """The ledger beside the books; and the ledger's own proof that nothing was forgotten."""
+        decided = [Decided(*row) for row in self.rows(CALLS)]
+        balances = [(str(run), int(spent), int(made)) for run, spent, made in self.rows(BALANCES)]
+        books = self.outside.books
+        found = judge(decided, books.requests(), books.effects(), balances)
+        found.lost.extend(f"{id_}: forgotten, the full scan found it" for (id_,) in self.rows("SELECT full_scan()"))
+        return found
+
+    # ---- how
+
+    def _url(self, database: Proxy | None) -> str:
+        url = self.shop.url
+        return url if database is None else make_conninfo(url, port=str(database.port))
+
+    def _make_ledger(self) -> None:
+        schema = self.shop.schema
+        with psycopg.connect(self.shop.url, autocommit=True) as conn:
+            migrate(conn, schema=schema)
+            self._open.callback(self._drop_ledger)
+            apply(conn, self.tools, schema=schema)
+        with self.shop.connect() as conn:
+            conn.execute(TABLE)
+
+    def _drop_ledger(self) -> None:
+        schema = self.shop.schema
+        with psycopg.connect(self.shop.url, autocommit=True) as conn:
+            conn.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+            conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(f"{schema}_outbox")))
+
+
+def wait(happened: Callable[[], object], patience: float = PATIENCE) -> bool:
+    """Look again and again until it has happened; False when the patience is over."""
+    deadline = time.monotonic() + patience
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
