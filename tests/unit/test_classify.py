@@ -39,7 +39,8 @@ class Provider(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         asked = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         if asked.get("how") == "silent":
-            self.connection.recv(1)  # until the client has enough
+            with contextlib.suppress(ConnectionError):
+                self.connection.recv(1)  # until the client has enough
         if "how" in asked:
             self.close_connection = True
             return
