@@ -68,7 +68,7 @@ class Matrix:
     def play(self) -> None:
         """A call for each victim; it is struck; another worker takes over; those that were stopped go on."""
         world = self.world
-        world.decide(*((cell.tool, str(cell)) for cell in CELLS))
+        world.decide("matrix", *(cell.tool for cell in CELLS))
         victims = {cell: world.worker(str(cell), names=[cell.tool], place=cell.place, how=cell.how) for cell in CELLS}
         assert wait(lambda: all(victim.stopped or not victim.alive for victim in victims.values()))
         self.struck = {cell for cell, victim in victims.items() if victim.stopped or victim.code == -9}
@@ -88,8 +88,9 @@ class Matrix:
 
     def fate(self, cell: Cell) -> Fate:
         """What became of it."""
-        late = tuple(status for about, status in self._late if about == str(cell))
-        return Fate(self.world.status(str(cell)), self._requests[str(cell)], self._effects[str(cell)], late)
+        about = f"matrix:1:{CELLS.index(cell)}"
+        late = tuple(status for what, status in self._late if what == about)
+        return Fate(self.world.status(about), self._requests[about], self._effects[about], late)
 
     def _workers(self) -> int:
         return int(self.world.rows("SELECT count(*) FROM worker")[0][0])

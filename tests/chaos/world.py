@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -67,6 +68,8 @@ class World:
         self.names = [tool.name for tool in self.tools]
         self.shop = Shop(stack.database_url, f"chaos_{os.getpid()}_{next(_numbers)}")
         self.pipeline: Pipeline | None = None
+        self._conn: psycopg.Connection | None = None  # a login costs more than what is asked
+        self._asking = threading.Lock()
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -83,6 +86,8 @@ class World:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._conn is not None:
+            self._conn.close()
         self._open.close()
 
     def link(self, target: int) -> Proxy:
@@ -128,15 +133,15 @@ class World:
         }
         return self.forks.start("agent", name, **given | words)
 
-    def decide(self, *calls: tuple[str, str]) -> None:
-        """Commit these calls, each (tool, about) in a run of its own, without an agent's process."""
+    def decide(self, run: str, *names: str) -> None:
+        """Commit one decision without an agent's process: a call of each of these tools, about `{run}:1:{position}`."""
         by_name = {tool.name: tool for tool in self.tools}
+        calls = [tools.call(by_name[name], f"{run}:1:{at}") for at, name in enumerate(names)]
         with Deedbox(self.shop.url, tools=self.tools, schema=self.shop.schema) as box:
-            for name, about in calls:
-                for turn in box.run(f"run-{next(_numbers)}", messages=[user("go")]):
-                    with turn.transaction(calls=[tools.call(by_name[name], about)]) as conn:
-                        spend(conn, self.shop.schema, turn.run.id)
-                    break
+            for turn in box.run(run, messages=[user("go")]):
+                with turn.transaction(calls=calls) as conn:
+                    spend(conn, self.shop.schema, run)
+                break
 
     # ---- what is to be seen
 
@@ -145,8 +150,10 @@ class World:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                with self.shop.connect() as conn:
-                    return conn.execute(statement, values).fetchall()
+                with self._asking:
+                    if self._conn is None or self._conn.closed:
+                        self._conn = self.shop.connect()
+                    return self._conn.execute(statement, values).fetchall()
             except psycopg.OperationalError:
                 if time.monotonic() > deadline:
                     raise
@@ -169,16 +176,23 @@ class World:
             assert agent.wait(PATIENCE) == 0, f"{agent} failed:\n{agent.tail()}"
         assert wait(lambda: self.open_calls() == 0), f"calls are still open:\n{self.verdict()}"
 
-    def verdict(self) -> Verdict:
-        """The ledger beside the books; and the ledger's own proof that nothing was forgotten."""
+    def verdict(self, prefix: str = "") -> Verdict:
+        """The ledger beside the books, for runs with this prefix; and the ledger's own proof that it forgot nothing."""
         decided = [Decided(*row) for row in self.rows(CALLS)]
-        balances = [(str(run), int(spent), int(made)) for run, spent, made in self.rows(BALANCES)]
         books = self.outside.books
-        found = judge(decided, books.requests(), books.effects(), balances)
+        found = judge(
+            (call for call in decided if call.about.startswith(prefix)),
+            (request for request in books.requests() if request.about.startswith(prefix)),
+            (effect for effect in books.effects() if effect.about.startswith(prefix)),
+            (balance for balance in self._balances() if balance[0].startswith(prefix)),
+        )
         found.lost.extend(f"{id_}: forgotten, the full scan found it" for (id_,) in self.rows("SELECT full_scan()"))
         return found
 
     # ---- how
+
+    def _balances(self) -> list[tuple[str, int, int]]:
+        return [(str(run), int(spent), int(decisions)) for run, spent, decisions in self.rows(BALANCES)]
 
     def _url(self, database: Proxy | None) -> str:
         url = self.shop.url
