@@ -16,11 +16,14 @@ class Slots:
     def __init__(self, free: int) -> None:
         self._free = free
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._closed = False
 
     async def acquire(self) -> None:
         """Take a slot, or wait for one."""
         if self._free:
             self._free -= 1
+            return
+        if self._closed:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
@@ -39,3 +42,11 @@ class Slots:
                 future.set_result(None)
                 return
         self._free += 1
+
+    def close(self) -> None:
+        """Let nobody wait any more: who waits, and who comes, is to see that it is over."""
+        self._closed = True
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
