@@ -106,3 +106,10 @@ class WorkerEnded(NotReady):
     """The worker inside this process has ended: {problem} Committed calls are safe in the ledger; start it again."""
 
     problem: str
+
+
+class PortTaken(NotReady):
+    """Nothing can be served on port {port} ({problem}): give another with --health-port."""
+
+    port: int
+    problem: Exception
