@@ -14,7 +14,7 @@ import pytest
 
 from deedbox import Deedbox
 from deedbox_debezium.stack import Stack
-from tests.support.shop import TOOLS, Shop, open_shop
+from tests.support.shop import MONEY, TOOLS, Shop, open_shop
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -67,6 +67,13 @@ def shop(database_url: str) -> Iterator[Shop]:
 def box(shop: Shop) -> Iterator[Deedbox]:
     """An agent's box on that ledger."""
     with Deedbox(shop.url, tools=TOOLS, schema=shop.schema) as box:
+        yield box
+
+
+@pytest.fixture
+def bank(shop: Shop) -> Iterator[Deedbox]:
+    """A box of the tools with the other effects."""
+    with Deedbox(shop.url, tools=[*TOOLS, *MONEY], schema=shop.schema) as box:
         yield box
 
 

@@ -295,7 +295,7 @@ def test_an_unsettled_call_never_becomes_final_without_knowledge(
     (id_,) = commit(box, "r", pay())
     with shop.hands() as hands:
         hands.claim([id_])
-        hands.finish(id_, 1, "retry", error={"reason": "read timeout"}, unsettled=True, delay="0 s")
+        hands.finish(id_, 1, "unknown", error={"reason": "read timeout"}, delay="10 s")
         conn.execute("UPDATE outcome SET next_at = clock_timestamp() - interval '1 s'")
         assert ("retried", id_, "pending") in [(d, i, s) for d, _, i, s in hands.sweep()]
         hands.claim([id_])

@@ -309,7 +309,7 @@ def test_an_answer_that_comes_after_the_deadline_is_kept_and_settles_its_doubt( 
 
     provider.on["read_order"] = answer_late
     monkeypatch.setattr(lookup, "deadline", timedelta(seconds=0.2))
-    monkeypatch.setattr(lookup, "attempts", 1)
+    conn.execute("UPDATE tool SET attempts = 1")
     with Worker(box, provider.handlers()):
         run = decide(box, lookup(order="1"))
         wait_until(lambda: conn.execute("SELECT status FROM outcome").fetchall() == [("in_doubt",)])

@@ -54,7 +54,7 @@ class Hands:
         delay: str = "1 h",
     ) -> str:
         """Record one outcome; the ledger's verdict."""
-        if status in {"done", "refused"}:
+        if status == "done":
             unsettled = False
         row = self.conn.execute(
             "SELECT verdict FROM finish(%s, %s, %s, %s, %s::json[], %s::json[], %s::boolean[], %s::interval[])",

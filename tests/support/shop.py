@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from pydantic import BaseModel, Field
 
-from deedbox import Call, Tool, provider_key, repeatable
+from deedbox import Call, Tool, probe, provider_key, repeatable, unrepeatable
 from deedbox.migrate import migrate
 from deedbox.registry import apply
 from tests.support.hands import Hands
@@ -56,6 +56,13 @@ lookup = Tool("read_order", args=Lookup, result=Order, effect=repeatable)
 mail = Tool("send_mail", args=Mail, result=Receipt, effect=provider_key(timedelta(hours=1)), order_by="to")
 TOOLS: list[Tool[..., Any, Any]] = [charge, lookup, mail]
 
+# The other effects: what cannot be repeated, what can be asked about, and what has both a key and a probe.
+wire = Tool("wire_money", args=Charge, result=Receipt, effect=unrepeatable)
+refund = Tool("refund", args=Charge, result=Receipt, effect=probe())
+payout = Tool("pay_out", args=Charge, result=Receipt, effect=provider_key(timedelta(hours=24)) | probe())
+ship = Tool("ship", args=Mail, result=Receipt, effect=unrepeatable, order_by="to", order_stops=True)
+MONEY: list[Tool[..., Any, Any]] = [wire, refund, payout, ship]
+
 
 class Shop:
     """A migrated ledger with the tools applied."""
@@ -71,7 +78,7 @@ class Shop:
 
     def hands(self, *, lease: str = "20 s", tools: list[str] | None = None) -> Hands:
         """A worker in plain SQL."""
-        return Hands(self.connect(), tools or [tool.name for tool in TOOLS], lease)
+        return Hands(self.connect(), tools or [tool.name for tool in (*TOOLS, *MONEY)], lease)
 
 
 @contextlib.contextmanager
@@ -80,7 +87,7 @@ def open_shop(url: str, *, keep: bool = False) -> Iterator[Shop]:
     schema = f"shop_{os.getpid()}_{next(_numbers)}"
     with psycopg.connect(url, autocommit=True) as conn:
         migrate(conn, schema=schema)
-        apply(conn, TOOLS, schema=schema)
+        apply(conn, [*TOOLS, *MONEY], schema=schema)
         try:
             yield Shop(url, schema)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from uuid import uuid4
@@ -11,11 +12,20 @@ from pydantic import BaseModel
 
 from deedbox import Tool, provider_key, repeatable
 from deedbox.effects import Effect
-from deedbox_consumers import Attempt, OutcomeUnknown, Refusal, RetryLater
+from deedbox_consumers import (
+    Attempt,
+    CannotTell,
+    DidNotHappen,
+    Happened,
+    OutcomeUnknown,
+    Refusal,
+    RetryLater,
+    StoredFailure,
+)
 from deedbox_consumers.clock import now
-from deedbox_consumers.judge import judge, not_sent
+from deedbox_consumers.judge import HandlerEnded, LeasePassed, answered, judge, unanswered
 from deedbox_consumers.record import Claimed, Record
-from deedbox_consumers.report import RAW_LIMIT, REASON_LIMIT, RESULT_LIMIT, Report, done
+from deedbox_consumers.report import GIVEN_BACK, RAW_LIMIT, REASON_LIMIT, RESULT_LIMIT, Report, done
 
 DAY = timedelta(hours=24)
 
@@ -30,13 +40,11 @@ class Result(BaseModel):
     text: str
 
 
-def claimed(
-    effect: Effect = repeatable, *, number: int = 1, attempts: int = 3, window: float | None = None, sent: bool = True
-) -> Claimed:
-    tool = Tool("do_it", args=Args, result=Result, effect=effect, attempts=attempts)
-    attempt = Attempt(key="box:run:1:0", call="run:1:0", number=number, until=now() + 60)
-    ends = None if window is None else now() + window
-    return Claimed(Record(uuid4(), "do_it", "run:1:0", "k", b"x"), tool, Args(), attempt, uuid4(), ends, sent)
+def claimed(effect: Effect = repeatable, *, keyed: bool = False, sent: bool = True) -> Claimed:
+    tool = Tool("do_it", args=Args, result=Result, effect=effect)
+    attempt = Attempt(key="box:run:1:0", call="run:1:0", number=1, until=now() + 60)
+    record = Record(uuid4(), "do_it", "run:1:0", "k", b"x")
+    return Claimed(record, tool, Args(), attempt, uuid4(), keyed=keyed, sent=sent)
 
 
 def reason(report: Report) -> str:
@@ -71,19 +79,26 @@ def test_a_result_that_cannot_be_kept_is_a_dead_letter_whose_effect_is_known(val
     json.loads(report.error.encode())
 
 
-@pytest.mark.parametrize(("effect", "settles"), [(provider_key(DAY), False), (repeatable, None)])
-def test_a_refusal_settles_an_earlier_doubt_only_under_the_providers_key(  # I16
-    effect: Effect, settles: bool | None
+@pytest.mark.parametrize(("keyed", "sent", "settles"), [(True, True, False), (False, True, None), (True, False, None)])
+def test_a_refusal_settles_an_earlier_doubt_only_under_a_trusted_key(  # I16
+    keyed: bool, sent: bool, settles: bool | None
 ) -> None:
-    report = judge(Refusal("card_declined", "no funds"), claimed(effect))
+    report = judge(Refusal("card_declined", "no funds"), claimed(provider_key(DAY), keyed=keyed, sent=sent))
     assert (report.status, report.unsettled) == ("refused", settles)
     assert json.loads(report.error or "")["code"] == "card_declined"
     assert json.loads(report.error or "")["message"] == "no funds"
 
 
-def test_what_was_never_sent_is_given_back_whatever_was_raised() -> None:  # I7
-    for problem in (ValueError("no"), TimeoutError(), Refusal("a", "b")):
-        assert judge(problem, claimed(sent=False)) == Report("pending")
+@pytest.mark.parametrize("problem", [LeasePassed(), asyncio.CancelledError()])
+def test_what_was_stopped_before_it_was_sent_is_given_back(problem: BaseException) -> None:  # I7
+    assert judge(problem, claimed(sent=False)) == GIVEN_BACK
+    assert unanswered(problem, claimed(sent=False)) == GIVEN_BACK
+
+
+def test_what_failed_before_it_was_sent_is_tried_again_within_its_budget() -> None:  # I7
+    for problem in (ValueError("no"), TimeoutError(), OutcomeUnknown("a middleware's guess")):
+        report = judge(problem, claimed(sent=False))
+        assert (report.status, report.unsettled, report.broken) == ("retry", None, False)
 
 
 def test_retry_later_waits_as_long_as_it_says_and_leaves_doubts_as_they_were() -> None:
@@ -92,54 +107,51 @@ def test_retry_later_waits_as_long_as_it_says_and_leaves_doubts_as_they_were() -
     assert judge(RetryLater(2.5), claimed()).delay == timedelta(seconds=2.5)
 
 
-def test_put_off_too_often_is_given_up() -> None:
-    report = judge(RetryLater(1), claimed(number=3, attempts=3))
-    assert (report.status, report.unsettled) == ("gave_up", None)
-
-
 @pytest.mark.parametrize(
-    "problem", [ValueError("odd"), TimeoutError(), OutcomeUnknown("read timed out"), ConnectionResetError()]
-)
-def test_anything_else_is_unknown_and_repeated_where_that_is_safe(problem: Exception) -> None:  # I7 I16
-    for call in (claimed(repeatable), claimed(provider_key(DAY), window=3600)):
-        report = judge(problem, call)
-        assert (report.status, report.unsettled) == ("retry", True)
-
-
-@pytest.mark.parametrize(
-    "call",
+    ("problem", "end", "broken"),
     [
-        claimed(provider_key(DAY), window=30),  # another attempt of 60 s would end outside
-        claimed(provider_key(DAY), window=3600, number=3, attempts=3),
-        claimed(repeatable, number=3, attempts=3),
+        (ValueError("odd"), "unknown", True),
+        (TimeoutError(), "unknown", True),
+        (OutcomeUnknown("read timed out"), "unknown", True),
+        (ConnectionResetError(), "unknown", True),
+        (HandlerEnded("SystemExit"), "unknown", True),
+        (asyncio.CancelledError(), "unknown", True),
+        (ConnectionRefusedError(111, "refused"), "retry", True),
+        (RetryLater(1), "retry", False),
     ],
 )
-def test_unknown_without_a_safe_repeat_is_in_doubt(call: Claimed) -> None:  # I7 I16
-    report = judge(OutcomeUnknown("read timed out"), call)
-    assert (report.status, report.unsettled, reason(report)) == ("in_doubt", True, "read timed out")
+def test_how_it_ended_is_told_and_the_ledger_decides_what_follows(  # I7 I16
+    problem: BaseException, end: str, broken: bool
+) -> None:
+    report = judge(problem, claimed())
+    assert (report.status, report.unsettled, report.broken) == (end, None, broken)
+    assert report.delay is not None
 
 
-def test_refused_connections_were_plainly_not_sent() -> None:
-    class ConnectError(Exception):
-        __module__ = "httpx2._exceptions"
+def test_a_stored_failure_is_marked_as_one() -> None:
+    report = judge(StoredFailure("http_500", "stored"), claimed(provider_key(DAY)))
+    assert report.status == "stored"
+    assert json.loads(report.error or "")["stored"] is True
 
-    class Mine(ConnectError):
-        pass
 
-    class Namesake(Exception):
-        __module__ = "shop.errors"
+def test_after_the_mark_nothing_is_taken_as_not_sent() -> None:  # I16
+    call = claimed()
+    call.attempt.mark_sent()
+    assert judge(ConnectionRefusedError(111, "refused"), call).status == "unknown"
 
-    assert not_sent(ConnectionRefusedError())
-    assert not_sent(ConnectError())
-    assert not_sent(Mine())
-    assert not not_sent(Namesake())
-    assert not not_sent(ConnectionResetError())
-    report = judge(ConnectionRefusedError(111, "refused"), claimed())
-    assert (report.status, report.unsettled) == ("retry", None)
+
+def test_what_a_probe_says() -> None:
+    call = claimed()
+    assert answered(Happened(Result(text="ok")), call) == Report("done", unsettled=False, result='{"text":"ok"}')
+    assert answered(DidNotHappen(), call).status == "absent"
+    assert reason(answered(CannotTell("it is down"), call)).endswith("it is down")
+    assert reason(answered(True, call)).endswith("the probe returned a bool")
+    assert unanswered(TimeoutError("slow"), call).status == "cannot_tell"
+    assert answered(Happened(None), call).status == "gave_up"  # it happened, and nobody knows its result
 
 
 def test_a_reason_is_bounded_and_storable() -> None:  # I14
-    report = judge(ValueError("\0\ud800" + "x" * 10_000), claimed(number=3))
+    report = judge(ValueError("\0\ud800" + "x" * 10_000), claimed())
     assert report.error is not None
     text = reason(report)
     assert "\0" not in text

@@ -15,9 +15,10 @@ from deedbox.codec import AvroCodec
 from deedbox.digest import digest_of
 from deedbox.effects import Effect, probe, provider_key, repeatable, unrepeatable
 from deedbox.errors import (
-    EffectNotSupported,
+    EffectsDoNotJoin,
     InvalidArguments,
     InvalidEffect,
+    InvalidSettling,
     InvalidTool,
     InvalidToolName,
     PayloadTooLarge,
@@ -92,8 +93,10 @@ class Bytes(BaseModel):
         ({"result": str}, InvalidTool, "result must be a pydantic model class"),
         ({"args": Bytes}, UnsupportedType, "Bytes.raw"),
         ({"result": Bytes}, UnsupportedType, "Bytes.raw"),
-        ({"effect": probe()}, EffectNotSupported, "probe"),
-        ({"effect": unrepeatable}, EffectNotSupported, "unrepeatable"),
+        ({"effect": provider_key(timedelta(minutes=6))}, InvalidTool, "shorten deadline"),
+        ({"order_stops": True}, InvalidTool, "give order_by"),
+        ({"give_up_after": timedelta(0)}, InvalidTool, "above zero"),
+        ({"expires": timedelta(0)}, InvalidTool, "above zero"),
         ({"order_by": "account"}, InvalidTool, "customer, cents"),
         ({"deadline": timedelta(0)}, InvalidTool, "deadline"),
         ({"attempts": 0}, InvalidTool, "attempt"),
@@ -107,9 +110,26 @@ def test_a_tool_that_cannot_work_is_refused_where_it_is_defined(
 
 
 def test_a_window_has_to_be_longer_than_its_margin() -> None:
-    assert provider_key(timedelta(hours=1)) == Effect("provider_key", timedelta(hours=1), timedelta(minutes=5))
+    assert provider_key(timedelta(hours=1)) == Effect(timedelta(hours=1), timedelta(minutes=5))
     with pytest.raises(InvalidEffect, match="longer window"):
         provider_key(timedelta(minutes=5))
+
+
+def test_a_key_and_a_probe_join_in_either_order_and_nothing_else_does() -> None:
+    key, ask = provider_key(timedelta(hours=1), replayed="Replayed"), probe(settle_after=timedelta(minutes=1))
+    assert key | ask == ask | key == Effect(key.window, key.margin, "Replayed", timedelta(minutes=1))
+    assert [effect.kind for effect in (key, ask, key | ask, repeatable, unrepeatable)] == [
+        "provider_key",
+        "probe",
+        "provider_key+probe",
+        "repeatable",
+        "unrepeatable",
+    ]
+    for one, other in [(key, key), (ask, ask), (key, repeatable), (unrepeatable, ask), (key | ask, ask)]:
+        with pytest.raises(EffectsDoNotJoin, match="cannot both hold"):
+            _ = one | other
+    with pytest.raises(InvalidSettling, match="or more"):
+        probe(settle_after=timedelta(seconds=-1))
 
 
 # --- strict -------------------------------------------------------------------------------------------------------

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import logging
-import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deedbox.digest import digest_of
 from deedbox.errors import BadInput, UnknownSchema
 from deedbox.keys import idempotency_key
-from deedbox.signals import reach
 from deedbox_consumers.attempt import Attempt
 from deedbox_consumers.batch import Batch
 from deedbox_consumers.clock import now
-from deedbox_consumers.execute import execute
+from deedbox_consumers.execute import ask, execute
+from deedbox_consumers.perform import Performer
 from deedbox_consumers.record import Claimed
-from deedbox_consumers.report import GIVEN_BACK, Report, done, error
-from deedbox_consumers.slots import Slots
+from deedbox_consumers.report import GIVEN_BACK, Report, error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from pydantic import BaseModel
 
     from deedbox.codec import Codec
+    from deedbox_consumers.gate import Gate
     from deedbox_consumers.handlers import Handler
     from deedbox_consumers.lease import Lease
-    from deedbox_consumers.ledger import Ledger, Verdict
+    from deedbox_consumers.ledger import Ledger, Recorded, Verdict
     from deedbox_consumers.record import Record
     from deedbox_consumers.source import Source
 
@@ -44,19 +43,20 @@ log: logging.Logger = logging.getLogger("deedbox.worker")
 # millisecond or so, by a round trip with a synchronous standby.
 ABSENT = (0.001, 0.005, 0.02, 0.1, 0.5)
 ABSENT_FOR = 60.0  # seconds until a call that nobody sees is set aside; if it appears later, the sweep emits it
-# …and about one that is not free: its predecessor is open, its tool is paused, we have no lease.
+# …and about one that is not free: its predecessor is open, we have no lease.
 WAITING = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+PAUSED = 1.0  # seconds between two looks whether a tool is still paused
 BEHIND = timedelta(minutes=1)  # until a call that a newer release wrote is tried again
+IN_THE_LEDGER = timedelta(seconds=5)  # a delay of this length or more is the sweep's affair, a shorter one the lane's
 BLOCKED_FOR = 30.0  # seconds until the lane lets go of a call, and of those behind it
-TRANSIENT = ("busy", "no_lease")
-WAITED_FOR = ("blocked", "paused", *TRANSIENT)
+TRANSIENT = ("busy", "no_lease", "paused")  # Kafka still answers for these
+WAITED_FOR = ("blocked", *TRANSIENT)
 
 
 class Desk:
-    """What a lane's work needs: the ledger in batches, the handlers, the lease.
+    """What a lane's work needs: the ledger in batches, the gates, the handlers, the lease.
 
-    `concurrency` bounds the async handlers at work at once, `threads` those that block. The bound holds before the
-    claim: a claimed call is being performed, not waiting.
+    A tool's gate stands before the claim: a claimed call is being performed, not waiting.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class Desk:
         box: str,
         state: Any,
         writers: dict[bytes, str],
-        concurrency: int,
-        threads: int,
+        gates: Mapping[str, Gate],
+        threads: Mapping[str, int],
     ) -> None:
         self._ledger = ledger
         self._lease = lease
@@ -81,64 +81,79 @@ class Desk:
         self._box = box
         self._state = state
         self._writers = writers
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="deedbox-handler")
-        beside = Slots(concurrency)
-        blocking = Slots(threads)
-        self._slots = {name: blocking if handler.blocks else beside for name, handler in handlers.items()}
+        self._gates = gates
+        self._performer = Performer(lease, handlers, threads, self._keep)
         self._claims: Batch[UUID, Verdict] = Batch(self._claim)
-        self._finishes: Batch[tuple[Claimed, Report], str] = Batch(ledger.finish)
+        self._finishes: Batch[tuple[Claimed, Report], Recorded] = Batch(ledger.finish)
         self._closing = asyncio.Event()
-        self._gate = threading.Lock()
         self._stuck: set[tuple[str, str]] = set()  # order keys whose calls are let go until one is claimed again
         self.running: set[Claimed] = set()
-        self.blocked: set[Future[Any]] = set()  # threads whose attempts are over
+        self.blocked = self._performer.blocked
 
     async def attend(self, record: Record, claimed: Callable[[], object]) -> None:
         """Take one record to its end: read it, claim it, perform it; or find out that there is nothing to do."""
         decoded = await self._read(record)
-        if decoded is None:
+        if isinstance(decoded, str) and not await self._is_ours(record):
+            await self._source.set_aside(record, decoded)
             return
-        args, digest = decoded
-        slot = self._slots[record.tool]
+        gate = self._gates[record.tool]
         asked, began = 0, now()
-        while not self._closing.is_set():
-            await slot.acquire()
+        while await gate.enter():
             call: Claimed | None = None
+            delay: timedelta | None = None
             try:
                 verdict = await self._claims.put(record.id)
                 if verdict.word == "claimed":
                     self._stuck.discard((record.tool, record.order_key))
-                    call = self._open(record, args, verdict)
+                    call = self._open(record, decoded, verdict)
                     claimed()
                     self._source.done(record)
-                    await self._perform_and_record(call, as_decided=digest == verdict.digest)
-                    return
+                    delay = await self._attempt(call, decoded, verdict)
+                    if delay is None:
+                        return
             finally:
-                self._release(slot, call)
-            if not await self._wait(record, verdict.word, asked, now() - began):
-                return
-            asked += 1
-
-    async def perform(self, call: Claimed) -> BaseModel:
-        """The handler's result; raises what the handler raised, TimeoutError at the attempt's deadline."""
-        handler = self._handlers[call.tool.name]
-        async with asyncio.timeout(call.attempt.time_left):
-            if handler.blocks:
-                result = await self._in_thread(handler, call)
+                self._performer.release(call, partial(gate.leave, begun=call is not None))
+            if delay is not None:  # tried again soon: the lane keeps the call
+                await self._pause(delay.total_seconds())
+                asked, began = 0, now()
+            elif await self._wait(record, verdict.word, asked, now() - began):
+                asked += 1
             else:
-                self._send(call)
-                result = await _ending(handler.function(call.args, call.attempt))
-        reach("after_effect")
-        return result  # type: ignore[no-any-return] # whatever a handler gives is checked by `done`
+                return
 
-    async def record(self, call: Claimed, report: Report) -> None:
-        """Tell the ledger how the attempt ended."""
-        if await self._finishes.put((call, report)) == "late":
-            log.warning("%s: somebody else has taken over, what this attempt knows is kept as late", call.attempt.call)
+    async def perform(self, call: Claimed) -> Any:
+        """What the handler returns; raises what it raised, TimeoutError at the attempt's deadline."""
+        return await self._performer.perform(call)
+
+    async def probe(self, call: Claimed) -> Any:
+        """What the probe returns; raises what it raised, TimeoutError at the attempt's deadline."""
+        return await self._performer.probe(call)
+
+    async def record(self, call: Claimed, report: Report) -> Report:
+        """Tell the ledger how the attempt ended. The answer is the report, with a delay if the lane is to go on."""
+        if self._closing.is_set() and report.delay is not None:
+            report = replace(report, delay=max(report.delay, IN_THE_LEDGER))
+        recorded = await self._finishes.put((call, report))
+        self._tell(call, report, recorded)
+        again = recorded.status == "pending" and recorded.word != "late" and report is not GIVEN_BACK
+        return replace(report, delay=(report.delay or timedelta(0)) if again else None)
+
+    async def watch_pauses(self) -> None:
+        """Ask each second, while a tool is paused, whether it still is; for ever."""
+        while True:
+            if waiting := [name for name, gate in self._gates.items() if gate.paused]:
+                still = await self._ledger.paused(waiting)
+                for name in waiting:
+                    if name not in still:
+                        log.info("%s is resumed", name)
+                        self._gates[name].resume()
+            await asyncio.sleep(PAUSED)
 
     def close(self) -> None:
         """Claim no more; what is claimed and was never sent is given back."""
         self._closing.set()
+        for gate in self._gates.values():
+            gate.close()
 
     async def flush(self) -> None:
         """Wait until every claim is answered and every report recorded."""
@@ -147,104 +162,93 @@ class Desk:
 
     def end(self) -> None:
         """Let the threads go."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._performer.end()
 
     # ---- one record
 
-    async def _read(self, record: Record) -> Decoded | None:
-        """The arguments and their digest; None when they cannot be read, and the record is set aside, unclaimed."""
+    async def _read(self, record: Record) -> Decoded | str:
+        """The arguments and their digest, or why they cannot be read."""
         try:
             return self._decode(record)
         except UnknownSchema as problem:
             # Written by a newer agent: its schema was applied before it could write.
-            if (text := await self._ledger.writer(problem.fingerprint)) is not None:
-                self._writers[problem.fingerprint] = text
-                with contextlib.suppress(BadInput):
-                    return self._decode(record)
-            await self._source.set_aside(record, str(problem))
+            if (text := await self._ledger.writer(problem.fingerprint)) is None:
+                return str(problem)
+            self._writers[problem.fingerprint] = text
         except BadInput as problem:
-            await self._source.set_aside(record, str(problem))
-        return None
+            return str(problem)
+        try:
+            return self._decode(record)
+        except BadInput as problem:
+            return str(problem)
 
     def _decode(self, record: Record) -> Decoded:
         model: type[BaseModel] = self._handlers[record.tool].tool.args
         args = self._codec.decode(record.payload, model)
         return args, digest_of(record.tool, args)
 
-    def _open(self, record: Record, args: BaseModel, verdict: Verdict) -> Claimed:
+    async def _is_ours(self, record: Record) -> bool:
+        """Whether the ledger would emit these very bytes: then no better record will come."""
+        return any(own.payload == record.payload for own in await self._ledger.records([record.id]))
+
+    def _open(self, record: Record, decoded: Decoded | str, verdict: Verdict) -> Claimed:
         tool = self._handlers[record.tool].tool
-        moment = now()
-        until = moment + tool.deadline.total_seconds()
-        ends: float | None = None
-        if verdict.window_left is not None:
-            ends = moment + verdict.window_left.total_seconds()
-            until = min(until, ends)
+        until = now() + tool.deadline.total_seconds()
+        if verdict.window_left is not None and not verdict.probe:
+            until = min(until, now() + verdict.window_left.total_seconds())
         attempt = Attempt(
-            key=idempotency_key(self._box, verdict.key),
+            key=idempotency_key(self._box, verdict.key, verdict.rekeyed),
             call=verdict.key,
+            tool=record.tool,
             number=verdict.attempt,
             until=until,
             lost=lambda: not self._lease.holds(verdict.owner),
             state=self._state,
         )
-        return Claimed(record, tool, args, attempt, verdict.owner, ends)
+        args = None if isinstance(decoded, str) else decoded[0]
+        keyed = verdict.window_left is not None
+        return Claimed(record, tool, args, attempt, verdict.owner, verdict.probe, keyed)
 
-    async def _perform_and_record(self, call: Claimed, *, as_decided: bool) -> None:
+    async def _attempt(self, call: Claimed, decoded: Decoded | str, verdict: Verdict) -> timedelta | None:
+        """Perform or ask, and record it; the delay after which the lane is to go on with the call."""
         self.running.add(call)
         try:
-            if not as_decided:
-                await self._refuse_bytes(call)
+            if isinstance(decoded, str):
+                report = await self._put_off(call, decoded)
+            elif decoded[1] != verdict.digest:
+                report = await self._refuse_bytes(call)
             elif self._closing.is_set():
-                await self.record(call, GIVEN_BACK)
+                report = await self.record(call, GIVEN_BACK)
+            elif call.probe:
+                report = await ask(call, self)
             else:
-                await execute(call, self)
+                report = await execute(call, self)
         finally:
             self.running.discard(call)
+        if call.sent:
+            gate = self._gates[call.tool.name]
+            (gate.failed if report.broken else gate.succeeded)()
+        return report.delay
 
-    async def _refuse_bytes(self, call: Claimed) -> None:
+    async def _refuse_bytes(self, call: Claimed) -> Report:
         """These do not read as the arguments that were decided: never perform them.
 
-        If they are the ledger's own bytes, this worker reads them otherwise than the agent meant them: it is a release
-        behind, and another may be on its way. Else the record is a stranger's, and the ledger emits its own bytes.
+        If they are the ledger's own bytes, this worker reads them otherwise than the agent meant them. Else the record
+        is a stranger's, and the ledger emits its own bytes.
         """
-        reason = "its arguments are not those that were decided"
-        (own,) = await self._ledger.records([call.record.id])
-        if own.payload == call.record.payload:
-            reason = (
-                f"this worker reads its arguments otherwise: deploy the release of {call.tool.name} that wrote them"
-            )
-            log.error("%s: %s", call.attempt.call, reason)
-            last = call.attempt.number >= call.tool.attempts
-            await self.record(call, Report("gave_up" if last else "retry", error=error(reason), delay=BEHIND))
-            return
-        await self._source.set_aside(call.record, reason)
-        await self.record(call, GIVEN_BACK)
+        if await self._is_ours(call.record):
+            return await self._put_off(call, "its arguments are not those that were decided")
+        await self._source.set_aside(call.record, "its arguments are not those that were decided")
+        return await self.record(call, GIVEN_BACK)
 
-    def _send(self, call: Claimed) -> None:
-        """The last look before the effect: a process that was stopped past its lease sends nothing."""
-        reach("before_effect")
-        with self._gate:
-            if call.over or not self._lease.holds(call.owner):
-                raise LeasePassed
-            call.sent = True
+    async def _put_off(self, call: Claimed, why: str) -> Report:
+        """The ledger's own bytes are not for this worker: it is a release behind, and another may be on its way.
 
-    async def _in_thread(self, handler: Handler, call: Claimed) -> Any:
-        context = contextvars.copy_context()
-        call.thread = self._pool.submit(context.run, self._block, handler, call)
-        try:
-            return await asyncio.wrap_future(call.thread)
-        finally:
-            with self._gate:  # either the thread has sent, and the judge knows, or it never will
-                call.over = True
-
-    def _block(self, handler: Handler, call: Claimed) -> Any:
-        self._send(call)
-        try:
-            return handler.function(call.args, call.attempt)
-        except Exception:
-            raise
-        except BaseException as problem:
-            raise HandlerEnded(type(problem).__name__) from problem
+        After as many tries as a call has, it is given up: its agent is told, and an operator can redrive it (I14).
+        """
+        reason = f"this worker cannot read it ({why}): deploy the release of {call.tool.name} that wrote it"
+        log.error("%s: %s", call.attempt.call, reason)
+        return await self.record(call, Report("retry", error=error(reason), delay=BEHIND))
 
     async def _wait(self, record: Record, word: str, asked: int, waited: float) -> bool:
         """Wait until the ledger can be asked again; False: there is nothing to ask."""
@@ -257,6 +261,9 @@ class Desk:
         if word == "forbidden":
             await self._source.set_aside(record, "it is a call of another tool than its topic's")
             return False
+        if word == "paused":
+            self._gates[record.tool].pause()
+            return True
         if word not in TRANSIENT:
             self._source.done(record)  # the ledger knows it: from here on Kafka need not
         if word not in WAITED_FOR:
@@ -273,47 +280,26 @@ class Desk:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), seconds)
 
-    def _release(self, slot: Slots, call: Claimed | None) -> None:
-        """Free the slot: of a handler that still blocks its thread after its deadline, when the thread is free."""
-        if call is None or call.thread is None or call.thread.done():
-            slot.release()
-            return
-        loop = asyncio.get_running_loop()
-
-        def free(_: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the worker, and its loop, may have ended long before
-                loop.call_soon_threadsafe(slot.release)
-
-        def keep(thread: Future[Any]) -> None:
-            """What it knows in the end is kept, and settles the doubt that it left (I8)."""
-            if not thread.cancelled() and thread.exception() is None:
-                report = done(call.tool, thread.result())
-                with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(self._finishes.put, (call, report))
-
-        self.blocked.add(call.thread)
-        if call.sent:
-            call.thread.add_done_callback(keep)
-        call.thread.add_done_callback(self.blocked.discard)
-        call.thread.add_done_callback(free)
+    # ---- the ledger
 
     async def _claim(self, ids: Sequence[UUID]) -> list[Verdict]:
         return await self._ledger.claim(self._lease.owner, ids, lambda: {call.record.id for call in self.running})
 
+    def _keep(self, call: Claimed, report: Report) -> None:
+        """What a thread said after its attempt was over: fenced off, and kept."""
+        kept = self._finishes.put((call, report))
+        kept.add_done_callback(
+            lambda done: self._tell(call, report, done.result()) if done.exception() is None else None
+        )
 
-async def _ending(work: Awaitable[Any]) -> Any:
-    """The handler's result. What would end the process ends the attempt: others are at work in it."""
-    try:
-        return await work
-    except (Exception, asyncio.CancelledError):
-        raise
-    except BaseException as problem:
-        raise HandlerEnded(type(problem).__name__) from problem
-
-
-class HandlerEnded(Exception):
-    """The handler raised what ends a process, such as SystemExit."""
-
-
-class LeasePassed(Exception):
-    """The lease passed between the claim and the effect."""
+    def _tell(self, call: Claimed, report: Report, recorded: Recorded) -> None:
+        """Say what a person should hear of."""
+        key = call.attempt.call
+        if recorded.word == "alarm":
+            log.error("%s: EFFECT AFTER CLOSING: it happened, and the call had been closed as %s", key, recorded.status)
+        elif recorded.word == "late":
+            log.warning("%s: somebody else has taken over, what this attempt knows is kept as late", key)
+        elif recorded.status in ("in_doubt", "gave_up"):
+            log.error("%s: %s after attempt %d: %s", key, recorded.status, call.attempt.number, report.error)
+        elif report.status != "done" and report is not GIVEN_BACK:
+            log.warning("%s: attempt %d: %s: %s", key, call.attempt.number, report.status, report.error)

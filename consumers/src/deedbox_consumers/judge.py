@@ -1,51 +1,63 @@
-"""What became of an attempt whose handler raised: refused, not sent, or unknown."""
+"""What became of an attempt: of what its handler, or its probe, gave or raised, the ledger's words."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from deedbox.errors import OutcomeUnknown, Refusal, RetryLater
-from deedbox_consumers.clock import now
-from deedbox_consumers.report import GIVEN_BACK, REASON_LIMIT, Report, clean, error
+from deedbox_consumers.classify import Finding, classify, describe
+from deedbox_consumers.probed import CannotTell, DidNotHappen, Happened
+from deedbox_consumers.report import GIVEN_BACK, Report, done, error
 
 if TYPE_CHECKING:
     from deedbox_consumers.record import Claimed
 
-FIRST_DELAY = 0.5  # seconds; the sweep looks each second, so less makes no difference
+FIRST_DELAY = 0.5  # seconds
 LONGEST_DELAY = 60.0
-LONGEST_PUT_OFF = timedelta(days=30)  # what a handler asks for is bounded, too
 
-# Raised before anything was sent: no connection, or none free. By name, since none of these clients is a dependency.
-NOT_SENT_CLIENTS = {"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"}
-NOT_SENT = {"ConnectError", "ConnectTimeout", "PoolTimeout", "ClientConnectorError"}
+
+class LeasePassed(Exception):
+    """The lease passed between the claim and the effect."""
+
+
+class HandlerEnded(Exception):
+    """The handler raised what ends a process, such as SystemExit."""
 
 
 def judge(problem: BaseException, call: Claimed) -> Report:
     """The report of an attempt that raised. What is not plainly known is unknown (I7, I16)."""
-    if not call.sent:
+    if not call.sent and isinstance(problem, (LeasePassed, asyncio.CancelledError)):
         return GIVEN_BACK
-    if isinstance(problem, Refusal):
-        facts: dict[str, object] = {"code": problem.code, "message": problem.message}
+    finding = classify(problem, replayed=call.tool.effect.replayed, marked=call.attempt.marked)
+    if finding.end == "refused":
         # Under the provider's key a no is about every attempt. Else it says nothing of an earlier one (I16).
-        settled = call.tool.effect.kind == "provider_key"
-        return Report("refused", unsettled=False if settled else None, error=error(problem, **facts))
-    if isinstance(problem, RetryLater):
-        return _again(call, "it was put off too often", min(max(problem.after, timedelta(0)), LONGEST_PUT_OFF))
-    if not_sent(problem):
-        return _again(call, describe(problem), backoff(call.attempt.number))
-    return _unknown(call, problem.reason if isinstance(problem, OutcomeUnknown) else describe(problem))
+        settled = False if call.sent and call.keyed else None
+        return Report(
+            "refused", settled, error=error(finding.reason, code=finding.code or "", message=finding.message or "")
+        )
+    delay = finding.after if finding.after is not None else backoff(call.attempt.number)
+    if not call.sent:  # something before the handler failed
+        return Report("retry", error=error(finding.reason), delay=delay)
+    return Report(finding.end, error=_told(finding), delay=delay, broken=finding.broken)
 
 
-def not_sent(problem: BaseException) -> bool:
-    """Whether this was plainly raised before anything left for the provider."""
-    if isinstance(problem, ConnectionRefusedError):
-        return True
-    return any(
-        kind.__name__ in NOT_SENT and kind.__module__.partition(".")[0] in NOT_SENT_CLIENTS
-        for kind in type(problem).__mro__
-    )
+def answered(answer: object, call: Claimed) -> Report:
+    """The report of what a probe said."""
+    if isinstance(answer, Happened):
+        return done(call.tool, answer.result)
+    if isinstance(answer, DidNotHappen):
+        return Report("absent", error=error("a probe found that it did not happen"))
+    reason = answer.reason if isinstance(answer, CannotTell) else f"the probe returned a {type(answer).__name__}"
+    return Report("cannot_tell", error=error(f"a probe cannot tell whether it happened: {reason}"))
+
+
+def unanswered(problem: BaseException, call: Claimed) -> Report:
+    """The report of a probe that raised: it has no effect, so only the answer is missing."""
+    if isinstance(problem, (LeasePassed, asyncio.CancelledError)):
+        return GIVEN_BACK
+    return answered(CannotTell(describe(problem)), call)
 
 
 def backoff(number: int) -> timedelta:
@@ -53,29 +65,7 @@ def backoff(number: int) -> timedelta:
     return timedelta(seconds=random.uniform(0, min(LONGEST_DELAY, FIRST_DELAY * 2**number)))  # noqa: S311 - no secret
 
 
-def describe(problem: BaseException) -> str:
-    """An exception in one line."""
-    text = clean(problem, REASON_LIMIT)
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
-
-
-def _again(call: Claimed, reason: str, delay: timedelta) -> Report:
-    """Nothing happened: try again, or give up when the attempts are used up (the ledger knows of earlier doubts)."""
-    if call.attempt.number < call.tool.attempts:
-        return Report("retry", error=error(reason), delay=delay)
-    return Report("gave_up", error=error(f"after {call.attempt.number} attempts: {reason}"))
-
-
-def _unknown(call: Claimed, reason: object) -> Report:
-    """It may have happened: repeat under the same key where that is safe, else it is in doubt."""
-    delay = backoff(call.attempt.number)
-    if call.attempt.number < call.tool.attempts and _repeatable(call, delay):
-        return Report("retry", unsettled=True, error=error(reason), delay=delay)
-    return Report("in_doubt", unsettled=True, error=error(reason))
-
-
-def _repeatable(call: Claimed, delay: timedelta) -> bool:
-    if call.tool.effect.kind == "repeatable":
-        return True
-    ends = call.window_ends
-    return ends is not None and now() + (delay + call.tool.deadline).total_seconds() < ends
+def _told(finding: Finding) -> str:
+    if finding.end == "stored":
+        return error(finding.reason, code=finding.code or "", message=finding.message or "", stored=True)
+    return error(finding.reason)

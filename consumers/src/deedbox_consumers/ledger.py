@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -10,8 +11,8 @@ import psycopg
 from deedbox import migrate, registry
 from deedbox.signals import reach
 from deedbox.statements import Statements
-from deedbox_consumers.record import Record
-from deedbox_consumers.report import Report, error, unstorable
+from deedbox_consumers.record import KINDS, Record
+from deedbox_consumers.report import error, unstorable
 from deedbox_consumers.session import Session
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from deedbox.step import AnyTool
     from deedbox_consumers.record import Claimed
+    from deedbox_consumers.report import Report
 
     Reported = tuple[Claimed, Report]
 
@@ -37,6 +39,15 @@ class Verdict(NamedTuple):
     attempt: int = 0
     digest: bytes = b""
     window_left: timedelta | None = None
+    probe: bool = False
+    rekeyed: int = 0
+
+
+class Recorded(NamedTuple):
+    """The ledger's answer to a report: recorded, already, late or alarm; and where the call stands now."""
+
+    word: str
+    status: str
 
 
 class Swept(NamedTuple):
@@ -132,10 +143,10 @@ class Ledger:
         values = [owner, found, attempts, ["pending"] * count, nothing, nothing, nothing, nothing]
         await self._claims.rows(self._say["finish"], values)
 
-    async def finish(self, reported: Sequence[Reported]) -> list[str]:
-        """Record reports: recorded, already or late for each. One that cannot be stored spoils no other (I14)."""
+    async def finish(self, reported: Sequence[Reported]) -> list[Recorded]:
+        """Record reports, with an answer for each. One that cannot be stored spoils no other (I14)."""
         reach("before_record")
-        verdicts: dict[tuple[UUID, int], str] = {}
+        verdicts: dict[tuple[UUID, int], Recorded] = {}
         # A statement takes one report of a call: an attempt that outlived its deadline may end beside the next one.
         for owner, number in sorted({(call.owner, call.attempt.number) for call, _ in reported}):
             mine = [item for item in reported if (item[0].owner, item[0].attempt.number) == (owner, number)]
@@ -144,9 +155,9 @@ class Ledger:
         reach("after_record")
         return [verdicts[call.record.id, call.attempt.number] for call, _ in reported]
 
-    async def _finish(self, owner: UUID, reported: Sequence[Reported]) -> dict[UUID, str]:
+    async def _finish(self, owner: UUID, reported: Sequence[Reported]) -> dict[UUID, Recorded]:
         try:
-            return dict(await self._finishes.rows(self._say["finish"], _columns(owner, reported)))
+            return await self._say_finish(owner, reported)
         except (
             psycopg.DataError,
             psycopg.IntegrityError,
@@ -160,8 +171,12 @@ class Ledger:
             if report.status == "done":
                 spared = unstorable(f"result unstorable: {problem}", report.result)
             else:  # what it says cannot be stored; what it knows can
-                spared = Report("gave_up", report.unsettled, error=error(f"report unstorable: {problem}"))
-            return dict(await self._finishes.rows(self._say["finish"], _columns(owner, [(call, spared)])))
+                spared = replace(report, error=error(f"report unstorable: {problem}"))
+            return await self._say_finish(owner, [(call, spared)])
+
+    async def _say_finish(self, owner: UUID, reported: Sequence[Reported]) -> dict[UUID, Recorded]:
+        rows = await self._finishes.rows(self._say["finish"], _columns(owner, reported))
+        return {id_: Recorded(word, status) for id_, word, status in rows}
 
     async def sweep(self) -> list[Swept]:
         """One turn of the sweep; raises psycopg.Error when the connection is lost."""
@@ -178,8 +193,12 @@ class Ledger:
         return [
             Record(id_, tool, key, order_key, payload)
             for id_, tool, kind, key, order_key, payload in rows
-            if kind == "call"
+            if kind in KINDS
         ]
+
+    async def paused(self, tools: Sequence[str]) -> set[str]:
+        """Which of these tools are paused."""
+        return {name for (name,) in await self._leases.rows(self._say["paused"], [list(tools)])}
 
     async def let_go(self, id_: UUID) -> None:
         """Let a blocked call wait in the ledger: the finish of its predecessor makes it due."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from deedbox_consumers.attempt import Attempt
 
 
+KINDS = frozenset(("call", "probe"))  # what an emission is for; the claim says which, whatever the record says
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a record stands in Kafka, with what is kept of it if it cannot be taken.
@@ -49,17 +52,18 @@ class Record:
 class Claimed:
     """A call that is this worker's to perform.
 
-    `window_ends` is when its provider key is no longer trusted, by the worker's clock. `sent` is set right before the
-    handler is called: until then it is known that nothing has happened. `thread` runs a handler that blocks; `over`
-    keeps one that has not sent yet from sending.
+    `probe`: to ask whether it happened, not to perform it. `keyed`: its provider key is trusted for this attempt.
+    `sent` is set right before the handler is called: until then it is known that nothing has happened. `thread` runs a
+    handler that blocks; `over` keeps one that has not sent yet from sending.
     """
 
     record: Record
     tool: AnyTool
-    args: BaseModel
+    args: BaseModel | None  # None: they cannot be read here
     attempt: Attempt
     owner: UUID
-    window_ends: float | None = None
+    probe: bool = False
+    keyed: bool = False
     sent: bool = False
     over: bool = False
     thread: Future[Any] | None = field(default=None, repr=False)

@@ -26,8 +26,11 @@ REASON_LIMIT = 2_000  # characters; a reason is read by people
 class Report:
     """How an attempt ended, in the ledger's words.
 
-    status      done, refused, gave_up, in_doubt, retry (after `delay`) or pending (given back, was never sent)
-    unsettled   True: it may have happened; False: it is known what happened; None: as it was before
+    status      done, refused, gave_up (it happened, its result cannot be kept), pending (given back, was never sent);
+                or how it ended without an answer: retry, unknown, stored, absent, cannot_tell
+    unsettled   of an answer; False: it settles every attempt; None: those before it stay as they were
+    delay       before it is tried again
+    broken      the provider came to no answer: what a circuit breaker counts
     result and error are JSON text
     """
 
@@ -36,6 +39,7 @@ class Report:
     result: str | None = None
     error: str | None = None
     delay: timedelta | None = None
+    broken: bool = False
 
 
 GIVEN_BACK = Report("pending")
@@ -59,14 +63,14 @@ def done(tool: AnyTool, value: object) -> Report:
 
 def unstorable(reason: str, value: object) -> Report:
     """It was performed, and its result cannot be kept as it is."""
-    return Report("gave_up", unsettled=False, error=error(reason, raw=_raw(value)))
+    return Report("gave_up", unsettled=False, error=error(reason, raw=_raw(value), happened=True))
 
 
 def error(reason: object, **more: object) -> str:
     """The JSON text of an error: never longer than is useful, always storable."""
-    return json.dumps(
-        {"reason": clean(reason, REASON_LIMIT)} | {name: clean(value, RAW_LIMIT) for name, value in more.items()}
-    )
+    told: dict[str, object] = {"reason": clean(reason, REASON_LIMIT)}
+    told |= {name: value if isinstance(value, bool) else clean(value, RAW_LIMIT) for name, value in more.items()}
+    return json.dumps(told)
 
 
 def clean(value: object, limit: int) -> str:

@@ -7,19 +7,22 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
 from deedbox.codec import AvroCodec, Codec
-from deedbox.errors import ExtraMissing, NoHandler
+from deedbox.errors import ExtraMissing, NoHandler, NoProbe
 from deedbox.settings import Settings
 from deedbox.step import AnyCall, AnyTool
 from deedbox_consumers.desk import Desk
+from deedbox_consumers.gate import Gate
 from deedbox_consumers.lane import Lanes
 from deedbox_consumers.lease import Lease
 from deedbox_consumers.ledger import Ledger
+from deedbox_consumers.limits import Limits
 from deedbox_consumers.source.poll import Poll
 from deedbox_consumers.sweep import sweep
 
@@ -78,10 +81,10 @@ class Worker:
     lease          how long a silent worker is believed to be alive (renewed four times as often)
     drain          how long stop() waits for calls under way
     poll           how often the source `poll` looks for calls that nothing told it of
-    concurrency    async handlers at work at once
-    threads        sync handlers at work at once
+    concurrency    async handlers of one tool at work at once, where its limits say nothing else
+    threads        the same for sync handlers: each has a thread
 
-    Raises NoHandler, MissingSetting, WrongSetting; when it starts: NotMigrated, ToolNotApplied,
+    Raises NoHandler, NoProbe, MissingSetting, WrongSetting; when it starts: NotMigrated, ToolNotApplied,
     psycopg.OperationalError for an address where no database answers.
     """
 
@@ -225,12 +228,16 @@ class Worker:
             box=box_id,
             state=state,
             writers=self._writers,
-            concurrency=self._concurrency,
-            threads=self._threads,
+            gates={name: Gate(name, self._limits(handler)) for name, handler in self._chosen.items()},
+            threads={name: self._limits(handler).concurrency or 1 for name, handler in self._chosen.items()},
         )
         lanes = Lanes(desk.attend, self._fail, ROOM + self._concurrency)
         await lease.begin()
-        tasks = [self._watch(lease.keep()), self._watch(sweep(ledger, lanes, self.tools))]
+        tasks = [
+            self._watch(lease.keep()),
+            self._watch(sweep(ledger, lanes, self.tools)),
+            self._watch(desk.watch_pauses()),
+        ]
         try:
             with self._nudged(source):
                 await source.open(lanes)
@@ -275,6 +282,13 @@ class Worker:
             log.warning(
                 "The database does not answer (%s): the sweep will judge what is left when the lease is over", problem
             )
+
+    def _limits(self, handler: Handler) -> Limits:
+        """The tool's own limits. Each tool has its slots or threads to itself, so that one never starves another."""
+        limits = handler.limits or Limits()
+        return replace(
+            limits, concurrency=limits.concurrency or (self._threads if handler.blocks else self._concurrency)
+        )
 
     def _open_source(self, ledger: Ledger, prefix: str) -> Source:
         if self._source == "poll":
@@ -323,10 +337,13 @@ def _choose(handlers: Handlers, tools: Iterable[str] | None, box: Box | None) ->
     """The handlers to work with; raises NoHandler for a tool that has none."""
     if tools is None:
         tools = handlers.by_tool if box is None else box.tools_by_name
+    known = handlers.by_tool
     chosen: dict[str, Handler] = {}
     for name in tools:
-        if (handler := handlers.by_tool.get(name)) is None:
+        if (handler := known.get(name)) is None:
             raise NoHandler(tool=name)
+        if handler.tool.effect.settle_after is not None and handler.probe is None:
+            raise NoProbe(tool=name, effect=handler.tool.effect.kind)
         chosen[name] = handler
     return chosen
 

@@ -7,7 +7,7 @@ from deedbox.aio import AsyncDeedbox
 from deedbox.aio_run import AsyncRun, AsyncTurn
 from deedbox.box import Deedbox
 from deedbox.chat import anthropic_chat, openai_chat, openai_responses, user
-from deedbox.effects import provider_key, repeatable
+from deedbox.effects import probe, provider_key, repeatable, unrepeatable
 from deedbox.errors import DeedboxError, PlanDivergence, StepTaken
 from deedbox.run import Run, Turn
 from deedbox.tool import Call, Tool
@@ -27,8 +27,10 @@ __all__ = [
     "anthropic_chat",
     "openai_chat",
     "openai_responses",
+    "probe",
     "provider_key",
     "repeatable",
+    "unrepeatable",
     "user",
 ]
 

@@ -43,6 +43,9 @@ def split_key(key: str) -> tuple[str, int, int]:
     return run_id, int(step), int(call)
 
 
-def idempotency_key(box: str, key: str) -> str:
-    """What the provider is given: the box's id in front keeps two deployments apart at one provider (I6)."""
-    return f"{box}:{key}"
+def idempotency_key(box: str, key: str, rekeyed: int = 0) -> str:
+    """What the provider is given: the box's id in front keeps two deployments apart at one provider (I6).
+
+    `rekeyed` counts the audited acts by which it got a new key: no call's key ends in ~1.
+    """
+    return f"{box}:{key}~{rekeyed}" if rekeyed else f"{box}:{key}"

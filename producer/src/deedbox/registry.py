@@ -8,6 +8,7 @@ performed under the new one, and a worker that is one release behind must read w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from deedbox.avro import AvroSchema, compatible, schema_of
@@ -49,8 +50,9 @@ def apply(conn: psycopg.Connection[Any], tools: Iterable[AnyTool], *, schema: st
             conn.execute(statements["put_topic"], [tool.name])
             for item in schemas.values():
                 conn.execute(statements["put_schema"], [item.fingerprint, item.json])
-            conn.execute(statements["put_tool"], _facts(tool, schemas))
-            done.append(Applied(tool.name, _change(before, schemas)))
+            facts = _facts(tool, schemas)
+            conn.execute(statements["put_tool"], facts)
+            done.append(Applied(tool.name, _change(before, schemas, facts)))
     return done
 
 
@@ -78,9 +80,13 @@ def _facts(tool: AnyTool, schemas: Mapping[str, AvroSchema]) -> dict[str, Any]:
         "effect": tool.effect.kind,
         "window": tool.effect.window,
         "margin": tool.effect.margin,
+        "settle_after": tool.effect.settle_after,
         "deadline": tool.deadline,
         "attempts": tool.attempts,
+        "give_up_after": tool.give_up_after,
+        "expires": tool.expires,
         "order_by": tool.order_by,
+        "order_stops": tool.order_stops,
         "args": schemas["args"].fingerprint,
         "result": schemas["result"].fingerprint,
     }
@@ -94,8 +100,12 @@ def _check(tool: AnyTool, schemas: Mapping[str, AvroSchema], writers: Mapping[st
                 raise ToolChanged(tool=tool.name, part=part, reasons="; ".join(reasons))
 
 
-def _change(before: Sequence[Any] | None, schemas: Mapping[str, AvroSchema]) -> str:
+def _change(before: Sequence[Any] | None, schemas: Mapping[str, AvroSchema], facts: Mapping[str, Any]) -> str:
     if before is None:
         return "new"
     same = (bytes(before[6][-1]), bytes(before[7][-1])) == (schemas["args"].fingerprint, schemas["result"].fingerprint)
-    return "unchanged" if same else "changed"
+    return "unchanged" if same and all(_plain(facts[name]) == was for name, was in before[8].items()) else "changed"
+
+
+def _plain(fact: Any) -> Any:
+    return fact.total_seconds() if isinstance(fact, timedelta) else fact

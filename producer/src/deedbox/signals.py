@@ -8,6 +8,7 @@ time it is reached) arms one for a whole process; `arm` arms one from a test, wi
 | `before_commit`, `after_commit` | the agent, around the COMMIT of a step |
 | `before_claim`, `after_claim` | the worker, around the claim of a batch |
 | `before_effect`, `after_effect` | the worker, around the handler |
+| `before_probe`, `after_probe` | the worker, around the probe |
 | `before_record`, `after_record` | the worker, around the finish of a batch |
 """
 

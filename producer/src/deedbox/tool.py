@@ -19,7 +19,6 @@ from deedbox.codec import Codec
 from deedbox.digest import digest_of
 from deedbox.effects import Effect
 from deedbox.errors import (
-    EffectNotSupported,
     InvalidArguments,
     InvalidTool,
     PayloadTooLarge,
@@ -39,7 +38,6 @@ R = TypeVar("R", bound=BaseModel)
 PAYLOAD_LIMIT = 900_000  # bytes; Kafka's default for a message is 1 MiB, headers and framing included
 ORDER_KEY_LIMIT = 1_000  # bytes; it is part of an index entry, which ends at 2,704
 TITLE = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what the dialects have in common
-SUPPORTED = ("provider_key", "repeatable")
 _UNSTABLE = (
     "the validators of {args} change a value that they have accepted. A worker reads the arguments through them once "
     "more, so let them give an accepted value back as it is."
@@ -56,10 +54,13 @@ class Tool(Generic[P, A, R]):
     title        the name a chat model sees; default: name
     strict       promise the provider's strict mode; checked here
     order_by     the field of args whose value orders calls: equal values are performed one after the other
+    order_stops  whether one that gave up or was refused stops those behind it, until a person lets them go on
     deadline     how long one attempt may take
-    attempts     how often it may be tried before it is given up
+    attempts     how often it may be sent before it is given up; probes, and attempts that were never sent, do not count
+    give_up_after   how long after its first send it may be tried again
+    expires      how long after its decision it may be begun or tried again; default: always
 
-    Raises InvalidToolName, InvalidTool, EffectNotSupported, UnsupportedType, StrictSchema.
+    Raises InvalidToolName, InvalidTool, UnsupportedType, StrictSchema.
     """
 
     def __init__(
@@ -73,8 +74,11 @@ class Tool(Generic[P, A, R]):
         description: str | None = None,
         strict: bool = False,
         order_by: str | None = None,
+        order_stops: bool = False,
         deadline: timedelta = timedelta(seconds=60),
         attempts: int = 10,
+        give_up_after: timedelta = timedelta(hours=24),
+        expires: timedelta | None = None,
     ) -> None:
         self.name: str = check_tool_name(name)
         self.args: type[A] = _model(name, "args", args)
@@ -84,8 +88,11 @@ class Tool(Generic[P, A, R]):
         self.description: str = description or _docstring(name, self.args)
         self.strict: bool = strict
         self.order_by: str | None = order_by
+        self.order_stops: bool = order_stops
         self.deadline: timedelta = deadline
         self.attempts: int = attempts
+        self.give_up_after: timedelta = give_up_after
+        self.expires: timedelta | None = expires
         self._check()
         self._vetted = record_of(self.args).vetted
 
@@ -133,13 +140,21 @@ class Tool(Generic[P, A, R]):
         return json_schema_of(self.args)
 
     def _check(self) -> None:
-        if self.effect.kind not in SUPPORTED:
-            raise EffectNotSupported(tool=self.name, effect=self.effect.kind)
         if not TITLE.fullmatch(self.title):
             why = f"chat models take titles of 1 to 64 characters of A-Z a-z 0-9 _ -, and {self.title!r} is not one."
             raise InvalidTool(tool=self.name, why=why)
         if self.deadline <= timedelta(0) or self.attempts < 1:
             raise InvalidTool(tool=self.name, why="give a deadline above zero and at least one attempt.")
+        if self.give_up_after <= timedelta(0) or (self.expires is not None and self.expires <= timedelta(0)):
+            raise InvalidTool(tool=self.name, why="give_up_after and expires are times above zero.")
+        if self.order_stops and self.order_by is None:
+            raise InvalidTool(tool=self.name, why="order_stops=True says what holds up an order: give order_by, too.")
+        if (
+            self.effect.window is not None
+            and self.deadline + (self.effect.margin or timedelta(0)) >= self.effect.window
+        ):
+            why = f"one attempt may take {self.deadline}, and its key is trusted for less: shorten deadline."
+            raise InvalidTool(tool=self.name, why=why)
         schema_of(self.args)
         schema_of(self.result)
         if self.order_by is not None:

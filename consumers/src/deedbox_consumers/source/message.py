@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from deedbox_consumers.record import Place, Record
+from deedbox_consumers.record import KINDS, Place, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ def read(place: Place, tool: str) -> Record | str:
     if missing := HEADERS - headers.keys():
         return f"it has no header {', '.join(sorted(missing))}"
     try:
-        if (kind := _text(headers, "type")) != "call":
+        if (kind := _text(headers, "type")) not in KINDS:
             return f"its type {kind!r} is not known here"
         if not place.value:
             return "it has no value"

@@ -16,10 +16,10 @@ SELECT {schema}.resign(%s)
 
 -- name: claim
 -- Lists travel in binary form, which spares quoting each item.
-SELECT id, verdict, key, attempt, digest, window_left FROM {schema}.claim(%b::uuid[], %s)
+SELECT id, verdict, key, attempt, digest, window_left, probe, rekeyed FROM {schema}.claim(%b::uuid[], %s)
 
 -- name: finish
-SELECT id, verdict FROM {schema}.finish(%s, %b::uuid[], %b::int[], %b::text[], %b::text[]::json[], %b::text[]::json[], %b::boolean[], %s::interval[])
+SELECT id, verdict, status FROM {schema}.finish(%s, %b::uuid[], %b::int[], %b::text[], %b::text[]::json[], %b::text[]::json[], %b::boolean[], %s::interval[])
 
 -- name: sweep
 SELECT duty, tool, id, status FROM {schema}.sweep(%s)
@@ -34,6 +34,9 @@ SELECT action_id, tool, type, key, order_key, payload FROM {schema}.records(%s::
 -- name: attempts
 -- The newest attempt of each call.
 SELECT action_id, attempt - 1 FROM {schema}.records(%b::uuid[])
+
+-- name: paused
+SELECT name FROM {schema}.tool WHERE paused AND name = ANY (%s::text[])
 
 -- name: let_go
 SELECT {schema}.let_go(%s::uuid[])

@@ -41,12 +41,17 @@ class InvalidEffect(BadInput):
     margin: timedelta
 
 
-class EffectNotSupported(BadInput):
-    """The tool {tool!r} is declared {effect}, which this release does not perform yet: use provider_key(window) or
-    repeatable."""
+class EffectsDoNotJoin(BadInput):
+    """{one} and {other} cannot both hold for one tool: what joins is provider_key(...) | probe()."""
 
-    tool: str
-    effect: str
+    one: str
+    other: str
+
+
+class InvalidSettling(BadInput):
+    """A request cannot have settled {settle_after} before its deadline: give settle_after=timedelta(0) or more."""
+
+    settle_after: timedelta
 
 
 class UnsupportedType(BadInput):

@@ -40,6 +40,8 @@ CREATE TABLE box (
   mark_at     timestamptz NOT NULL,
   swept_at    timestamptz NOT NULL,  -- of the slower duties of the sweep
   scanned_at  timestamptz NOT NULL,  -- of the full scan
+  retention   interval NOT NULL DEFAULT '8 days' CHECK (retention >= interval '1 day'),  -- of the outbox: longer than Kafka's
+  pruned      uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',  -- the outbox is pruned up to here
   created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 INSERT INTO box (id, prefix, watermark, mark_xid, mark_at, swept_at, scanned_at)
@@ -60,12 +62,16 @@ CREATE TABLE avro (
 CREATE TABLE tool (
   name                text PRIMARY KEY REFERENCES topic CHECK (name ~ '^[a-z][a-z0-9_]{0,62}$'),
   title               text NOT NULL,
-  effect              text NOT NULL CHECK (effect IN ('provider_key', 'repeatable', 'probe', 'unrepeatable')),
-  key_window          interval CHECK ((effect = 'provider_key') = (key_window IS NOT NULL)),
-  key_margin          interval,
+  effect              text NOT NULL CHECK (effect IN ('provider_key', 'probe', 'provider_key+probe', 'repeatable', 'unrepeatable')),
+  key_window          interval CHECK ((effect LIKE 'provider_key%') = (key_window IS NOT NULL)),
+  key_margin          interval CHECK ((key_margin IS NULL) = (key_window IS NULL)),
+  settle_after        interval CHECK ((effect LIKE '%probe') = (settle_after IS NOT NULL)),  -- how long after its deadline an attempt may still arrive
   deadline            interval NOT NULL CHECK (deadline > interval '0'),  -- of one attempt
-  attempts            int NOT NULL CHECK (attempts > 0),
+  attempts            int NOT NULL CHECK (attempts > 0),                  -- that send
+  give_up_after       interval NOT NULL CHECK (give_up_after > interval '0'),  -- from the first send: it is not tried again after that
+  expires             interval CHECK (expires > interval '0'),            -- from the decision: it is not begun after that
   order_by            text,
+  order_stops         boolean NOT NULL DEFAULT false,  -- a call that gave up or was refused stops those behind it
   args_fingerprints   bytea[] NOT NULL,  -- every writer there ever was; the last is today's
   result_fingerprints bytea[] NOT NULL,
   paused              boolean NOT NULL DEFAULT false
@@ -116,13 +122,20 @@ CREATE TABLE outcome (
   tool          text NOT NULL,
   status        text NOT NULL DEFAULT 'pending' CHECK (status IN
                   ('held', 'pending', 'running', 'retry', 'in_doubt', 'done', 'refused', 'gave_up', 'rejected', 'cancelled')),
-  attempt       int NOT NULL DEFAULT 0,
+  attempt       int NOT NULL DEFAULT 0,          -- claims
+  spent         smallint NOT NULL DEFAULT 0,     -- of these, what does not count as a send: probes, those given back, those before a redrive
+  probes        smallint NOT NULL DEFAULT 0,     -- of these, the probes since the last send
+  rekeyed       smallint NOT NULL DEFAULT 0,     -- how often it was given a new idempotency key
   unsettled     boolean NOT NULL DEFAULT false,  -- an earlier attempt may have taken effect and nobody knows yet
+  probe         boolean NOT NULL DEFAULT false,  -- the next attempt asks whether it happened
+  passed        boolean,                         -- a person let those behind it go on
   waits         int NOT NULL DEFAULT 0,
   after         uuid,
   owner         uuid,
   claimed_at    timestamptz,
-  first_sent_at timestamptz,
+  first_sent_at timestamptz,                     -- under the present key
+  sent_at       timestamptz,                     -- the last attempt that performed, of a tool with a probe
+  since         timestamptz,                     -- the age counts from here after a redrive
   next_at       timestamptz,
   finished_at   timestamptz,
   result        json,
@@ -176,8 +189,41 @@ CREATE TABLE late (
   result    json,
   error     json,
   settled   boolean NOT NULL,  -- it settled an outcome that was in doubt
+  alarm     boolean NOT NULL,  -- an effect that came after its call had been closed without one
   at        timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE INDEX late_action ON late (action_id);
+
+-- Dead letters: calls that gave up, until a person has dealt with each.
+CREATE TABLE dead (
+  id        uuid PRIMARY KEY DEFAULT uuidv7(),
+  action_id uuid NOT NULL,
+  key       text COLLATE "C" NOT NULL,
+  tool      text NOT NULL,
+  attempt   int NOT NULL,
+  reason    text NOT NULL,
+  happened  boolean NOT NULL,  -- its effect is known to be there: only the result could not be kept
+  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  closed_at timestamptz,
+  closed_as text CHECK (closed_as IN ('redriven', 'dropped', 'resolved')),
+  closed_by text
+);
+CREATE UNIQUE INDEX dead_open ON dead (action_id) WHERE closed_at IS NULL;
+
+-- Who changed what by hand (I10).
+CREATE TABLE audit (
+  id        uuid PRIMARY KEY DEFAULT uuidv7(),
+  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  who       text NOT NULL CHECK (who <> ''),
+  verb      text NOT NULL,
+  tool      text NOT NULL,
+  action_id uuid,
+  key       text COLLATE "C",
+  note      text,
+  was       jsonb,  -- the outcome before
+  became    jsonb
+);
+CREATE INDEX audit_action ON audit (action_id) WHERE action_id IS NOT NULL;
 
 -- Records that could not be taken as calls, with their bytes and where they stood.
 CREATE TABLE stray (

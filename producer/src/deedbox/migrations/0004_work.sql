@@ -41,16 +41,19 @@ BEGIN
 END $$;
 
 -- Say for each id: claimed, or why not.
---   claimed   yours now: its key, attempt, digest and, for a provider key, how long the key can still be trusted. The
---             ledger's key alone makes the idempotency key (I6): a record may say anything.
+--   claimed   yours now: its key, attempt, digest, whether to ask (probe) or to perform, how often it was rekeyed and,
+--             for a provider key, how long the key can still be trusted. The ledger's key alone makes the idempotency
+--             key (I6): a record may say anything.
 --   absent    not visible yet (change data capture runs ahead of the commit): ask again, never skip (I1)
 --   running · final · held · retry · in_doubt   known, and not to be performed by you now
 --   blocked   an earlier call of its order key is open        paused     its tool is paused
 --   busy      another session has the row at this moment      forbidden  not a tool of this worker
---   expired   its key's window is over; the sweep judges it   no_lease   this owner has none: renew first
--- It takes only pending calls (I7), and sets first_sent_at before anything is sent (I9).
+--   expired   its key's window or its deadline is over; the sweep judges it
+--   no_lease  this owner has none: renew first
+-- It takes only pending calls (I7), and sets first_sent_at before anything is sent (I9). Past the window a call is sent
+-- again only if a probe has found that it did not happen.
 CREATE FUNCTION claim(p_ids uuid[], p_owner uuid)
-RETURNS TABLE (id uuid, verdict text, key text, attempt int, digest bytea, window_left interval)
+RETURNS TABLE (id uuid, verdict text, key text, attempt int, digest bytea, window_left interval, probe boolean, rekeyed int)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
   WITH lease AS MATERIALIZED (
@@ -58,21 +61,29 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
   ), wanted AS MATERIALIZED (
     SELECT DISTINCT unnest(p_ids) AS id
   ), free AS MATERIALIZED (
-    SELECT o.action_id, t.key_window - t.key_margin AS key_window
+    SELECT o.action_id, t.settle_after IS NOT NULL AS probed,
+           CASE WHEN NOT (t.settle_after IS NOT NULL AND coalesce(clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false))
+                THEN t.key_window - t.key_margin END AS key_window
     FROM outcome o JOIN lease l ON o.tool = ANY (l.tools) JOIN tool t ON t.name = o.tool
     WHERE o.action_id = ANY (p_ids) AND o.status = 'pending' AND NOT t.paused
-      AND (o.first_sent_at IS NULL OR t.key_window IS NULL
-           OR clock_timestamp() + t.deadline + t.key_margin < o.first_sent_at + t.key_window)
+      AND (o.probe
+           OR (t.expires IS NULL OR clock_timestamp() < uuid_time(o.action_id) + t.expires)
+              AND (o.first_sent_at IS NULL OR t.key_window IS NULL OR t.settle_after IS NOT NULL AND NOT o.unsettled
+                   OR clock_timestamp() + t.deadline + t.key_margin < o.first_sent_at + t.key_window))
       AND (o.after IS NULL OR NOT EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
-                                            AND e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')))
+             AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+                  OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)))
     ORDER BY o.action_id
     FOR UPDATE OF o SKIP LOCKED
   ), taken AS (
     UPDATE outcome o
     SET status = 'running', owner = p_owner, attempt = o.attempt + 1, claimed_at = clock_timestamp(),
-        first_sent_at = coalesce(o.first_sent_at, clock_timestamp())
+        spent = CASE WHEN o.probe THEN o.spent + 1 ELSE o.spent END,
+        probes = CASE WHEN o.probe THEN o.probes + 1 ELSE 0 END,
+        first_sent_at = coalesce(o.first_sent_at, clock_timestamp()),
+        sent_at = CASE WHEN free.probed AND NOT o.probe THEN clock_timestamp() ELSE o.sent_at END
     FROM free WHERE o.action_id = free.action_id
-    RETURNING o.action_id, o.attempt, o.first_sent_at + free.key_window - clock_timestamp() AS window_left
+    RETURNING o.action_id, o.attempt, o.first_sent_at + free.key_window - clock_timestamp() AS window_left, o.probe, o.rekeyed
   )
   SELECT w.id,
     CASE
@@ -83,12 +94,15 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
       WHEN o.status <> 'pending' THEN o.status
       WHEN o.tool <> ALL ((SELECT tools FROM lease)::text[]) THEN 'forbidden'
       WHEN t.paused THEN 'paused'
-      WHEN o.first_sent_at IS NOT NULL AND clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window THEN 'expired'
+      WHEN NOT o.probe AND clock_timestamp() >= uuid_time(o.action_id) + t.expires THEN 'expired'
+      WHEN NOT o.probe AND NOT (t.settle_after IS NOT NULL AND NOT o.unsettled)
+           AND clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window THEN 'expired'
       WHEN EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
-                     AND e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')) THEN 'blocked'
+             AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+                  OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)) THEN 'blocked'
       ELSE 'busy'
     END,
-    a.key, k.attempt, a.digest, k.window_left
+    a.key, k.attempt, a.digest, k.window_left, k.probe, k.rekeyed::int
   FROM wanted w
   LEFT JOIN taken k ON k.action_id = w.id
   LEFT JOIN outcome o ON o.action_id = w.id
@@ -100,20 +114,21 @@ $$;
 CREATE FUNCTION emit(p_ids uuid[]) RETURNS void LANGUAGE sql SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
   INSERT INTO outbox (aggregatetype, aggregateid, type, action_id, key, attempt, traceparent, payload)
-  SELECT a.tool, coalesce(b.aggregateid, a.id::text), a.kind, a.id, a.key, o.attempt + 1, b.traceparent, coalesce(a.payload, b.payload)
+  SELECT a.tool, coalesce(b.aggregateid, a.id::text), CASE WHEN o.probe THEN 'probe' ELSE a.kind END, a.id, a.key, o.attempt + 1,
+         b.traceparent, coalesce(a.payload, b.payload)
   FROM unnest(p_ids) AS w(id) JOIN action a ON a.id = w.id JOIN outcome o ON o.action_id = a.id LEFT JOIN outbox b ON b.id = a.id
   ORDER BY a.id
 $$;
 
--- Tell who waits: outcomes that became final or in doubt leave as events; what was let go behind them is due; and one
--- notice per batch wakes the agents, naming the runs while that is short.
+-- Tell who waits: outcomes that became final or in doubt leave as events; who gave up becomes a dead letter; what was let
+-- go behind them is due; and one notice per batch wakes the agents, naming the runs while that is short.
 CREATE FUNCTION announce(p_ids uuid[]) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
   runs text;
 BEGIN
   WITH news AS MATERIALIZED (
-    SELECT a.id, a.key, a.run_id, o.attempt, o.status,
+    SELECT a.id, a.key, a.run_id, a.tool, o.attempt, o.status, o.error,
            result_event(o.status, o.attempt, o.result::text, o.error::text, o.first_sent_at,
                         coalesce(o.finished_at, clock_timestamp())) AS payload
     FROM unnest(p_ids) AS w(id) JOIN action a ON a.id = w.id JOIN outcome o ON o.action_id = a.id
@@ -121,6 +136,11 @@ BEGIN
     INSERT INTO outbox (aggregatetype, aggregateid, type, action_id, key, attempt, payload)
     SELECT '_result', id::text, 'result', id, key, attempt, payload FROM news
     UNION ALL SELECT '_dead', id::text, 'dead', id, key, attempt, payload FROM news WHERE status = 'gave_up'
+  ), buried AS (
+    INSERT INTO dead (action_id, key, tool, attempt, reason, happened)
+    SELECT id, key, tool, attempt, coalesce(error ->> 'reason', ''), coalesce((error ->> 'happened')::boolean, false)
+    FROM news WHERE status = 'gave_up'
+    ON CONFLICT DO NOTHING
   )
   SELECT string_agg(DISTINCT run_id, ',') INTO runs FROM news;
   UPDATE outcome o SET next_at = clock_timestamp()
@@ -130,70 +150,196 @@ BEGIN
   END IF;
 END $$;
 
+-- An attempt of these running calls ended without an answer: what now? The one place that decides it (I7, I9, I16), for
+-- the workers' reports and for what the dead left behind. How it ended:
+--   retry     nothing happened in this attempt        unknown      it may have happened
+--   absent    a probe found that it did not happen    cannot_tell  a probe found nothing out
+--   stored    the provider replays a failure that it stored under this key: the same key gets no other answer
+-- What comes of it is never a final word while it may have happened. A lane (p_lane) goes on itself with what is due
+-- within five seconds: that becomes pending and is not emitted.
+CREATE FUNCTION end_attempt(p_ids uuid[], p_ends text[], p_errors json[], p_delays interval[], p_lane boolean)
+RETURNS TABLE (id uuid, status text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+  moment timestamptz := clock_timestamp();
+  changed record;
+  emitted uuid[];
+  told uuid[];
+BEGIN
+  FOR changed IN
+    WITH facts AS (
+      SELECT o.action_id, s.ending, s.error, o.attempt - o.spent AS sends, t.attempts, s.due, t.settle_after IS NOT NULL AS probed,
+        o.probe AS asked, o.probes, o.unsettled OR s.ending IN ('unknown', 'stored') AS doubt,
+        o.error ->> 'stored' IS NOT NULL AS stored,
+        t.effect = 'repeatable' AS harmless, t.key_window IS NULL AS unkeyed,
+        coalesce(s.due + t.deadline + t.key_margin < o.first_sent_at + t.key_window, false) AS keyed,
+        coalesce(o.since, o.first_sent_at) + t.give_up_after AS until,
+        coalesce(s.due < uuid_time(o.action_id) + t.expires, true) AS wanted,
+        o.sent_at + t.deadline + t.settle_after AS settles_at,
+        -- What the attempt that is asked about has said itself in the meantime.
+        CASE WHEN o.probe THEN (SELECT l.result FROM late l WHERE l.action_id = o.action_id AND l.attempt = o.attempt - o.probes
+                                  AND l.status = 'done' LIMIT 1) END AS known
+      FROM (SELECT id, ending, error, moment + coalesce(delay, interval '0') AS due
+            FROM unnest(p_ids, p_ends, p_errors, p_delays) AS u(id, ending, error, delay)) s
+      JOIN outcome o ON o.action_id = s.id JOIN tool t ON t.name = o.tool
+      WHERE o.status = 'running'
+      ORDER BY o.action_id FOR UPDATE OF o
+    ), budgeted AS (
+      SELECT f.*, f.sends < f.attempts AND f.due < f.until AND f.wanted AS budget,
+             f.ending = 'absent' AND f.asked AND moment >= f.settles_at AS settled
+      FROM facts f
+    ), judged AS (
+      SELECT b.*, CASE
+        WHEN b.known IS NOT NULL THEN 'done'
+        -- It asked. Before a late request can no longer arrive, "it did not happen" allows only what its key would catch.
+        WHEN b.settled THEN CASE WHEN b.budget THEN 'send' ELSE 'give up' END
+        WHEN b.asked AND b.ending = 'absent' THEN CASE WHEN b.budget AND b.keyed THEN 'send' ELSE 'ask when settled' END
+        WHEN b.asked AND b.ending <> 'cannot_tell' AND b.probes < 5 THEN 'ask'  -- whoever asked was cut off
+        WHEN b.asked THEN 'doubt'
+        -- It performed.
+        WHEN b.budget AND NOT b.doubt AND (b.unkeyed OR b.keyed OR b.probed) THEN 'send'
+        WHEN b.budget AND b.doubt AND b.ending <> 'stored' AND (b.harmless OR b.keyed) THEN 'send'
+        WHEN b.doubt AND b.probed THEN 'ask'
+        WHEN b.doubt THEN 'doubt'
+        ELSE 'give up' END AS then,
+        -- 1, 2, 4 … seconds, up to an hour.
+        greatest(b.due, moment + CASE WHEN b.asked THEN least(interval '1 s' * 2 ^ least(b.probes - 1, 12), interval '1 h') ELSE interval '0' END) AS again_at
+      FROM budgeted b
+    ), timed AS (
+      SELECT j.*, CASE j.then
+          WHEN 'ask when settled' THEN 'retry'
+          WHEN 'doubt' THEN 'in_doubt'
+          WHEN 'give up' THEN 'gave_up'
+          WHEN 'done' THEN 'done'
+          ELSE CASE WHEN j.again_at < moment + interval '5 s' OR NOT p_lane AND j.again_at <= moment THEN 'pending' ELSE 'retry' END
+        END AS becomes
+      FROM judged j
+    )
+    UPDATE outcome o SET
+      status = d.becomes,
+      owner = CASE WHEN p_lane THEN o.owner END,
+      unsettled = d.doubt AND NOT d.settled AND d.then <> 'done',
+      probe = d.then IN ('ask', 'ask when settled') OR d.then = 'doubt' AND d.asked,
+      -- The same key would only get the stored failure again, and it is known now that nothing happened.
+      rekeyed = CASE WHEN d.settled AND d.stored AND d.then = 'send' THEN o.rekeyed + 1 ELSE o.rekeyed END,
+      first_sent_at = CASE WHEN d.settled AND d.stored AND d.then = 'send' THEN NULL ELSE o.first_sent_at END,
+      next_at = CASE
+          WHEN d.then = 'ask when settled' THEN d.settles_at
+          WHEN d.becomes = 'pending' THEN moment + interval '1 min'  -- parked: its id may lie below the watermark
+          WHEN d.becomes = 'retry' THEN d.again_at
+          WHEN d.then = 'doubt' AND d.asked AND d.again_at < d.until THEN d.again_at
+          WHEN d.then = 'doubt' THEN 'infinity'
+        END,
+      finished_at = CASE WHEN d.becomes IN ('gave_up', 'in_doubt', 'done') THEN moment END,
+      result = d.known,
+      error = CASE
+          WHEN d.then = 'done' THEN NULL
+          WHEN d.then <> 'give up' THEN d.error
+          ELSE (coalesce(d.error::jsonb, '{}') || jsonb_build_object('reason',
+                  CASE WHEN d.sends >= d.attempts THEN format('after %s attempts: ', d.sends)
+                       WHEN NOT d.wanted THEN 'its deadline passed: '
+                       WHEN d.due >= d.until THEN 'it is too old to be tried again: '
+                       ELSE 'the window of its key is over: ' END
+                  || coalesce(d.error ->> 'reason', CASE d.ending WHEN 'absent' THEN 'a probe found that it did not happen' ELSE d.ending END)))::json
+        END
+    FROM timed d WHERE o.action_id = d.action_id
+    RETURNING o.action_id, o.tool, o.status, o.rekeyed, d.settled AND d.stored AND d.then = 'send' AS rekeys
+  LOOP
+    IF changed.rekeys THEN
+      INSERT INTO audit (who, verb, tool, action_id, key, note, became)
+      SELECT 'probe', 'rekey', changed.tool, a.id, a.key, 'its key held a stored failure, and a probe found that it did not happen',
+             jsonb_build_object('rekeyed', changed.rekeyed) FROM action a WHERE a.id = changed.action_id;
+    END IF;
+    IF changed.status = 'pending' AND NOT p_lane THEN emitted := emitted || changed.action_id; END IF;
+    IF changed.status IN ('gave_up', 'in_doubt', 'done') THEN told := told || changed.action_id; END IF;
+    id := changed.action_id; status := changed.status;
+    RETURN NEXT;
+  END LOOP;
+  IF emitted IS NOT NULL THEN PERFORM emit(emitted); END IF;
+  IF told IS NOT NULL THEN PERFORM announce(told); END IF;
+END $$;
+
 -- Record what became of claimed calls. For each id: recorded, already (this very report was recorded before: repeating
--- is harmless), or late (fenced off by a newer owner or attempt, I8: kept in late; it settles the same attempt's doubt,
--- also while a repeat waits to be claimed).
---   p_statuses   done · refused · gave_up · in_doubt · retry (after p_delays) · pending (given back, was never sent)
---   p_unsettled  true: it may have happened · false: the provider's own answer settled it · null: as it was
+-- is harmless), late (fenced off by a newer owner or attempt, I8: kept in late; what the last attempt that performed
+-- knows settles its doubt, also while a repeat or a probe waits to be claimed) or alarm (late, and an effect of a call
+-- that was closed without one), with the status that it has now.
+--   p_statuses   done · refused · gave_up (it happened, its result cannot be kept) · pending (given back, never sent) ·
+--                or how it ended without an answer: retry · unknown · stored · absent · cannot_tell (end_attempt)
+--   p_unsettled  of the first three: false, this answer settles all attempts; null, as it was
+--   p_delays     before it is tried again
 -- An outcome that cannot be final while unsettled becomes in doubt (I16).
 CREATE FUNCTION finish(p_owner uuid, p_ids uuid[], p_attempts int[], p_statuses text[], p_results json[], p_errors json[],
                        p_unsettled boolean[], p_delays interval[])
-RETURNS TABLE (id uuid, verdict text)
+RETURNS TABLE (id uuid, verdict text, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
+  answers CONSTANT text[] := ARRAY['done', 'refused', 'gave_up', 'pending'];
   recorded uuid[];
   closed uuid[];
   given_back uuid[];
   settled uuid[];
+  ended record;
 BEGIN
   IF (SELECT count(DISTINCT id) FROM unnest(p_ids) AS x(id)) < cardinality(p_ids) THEN
     RAISE EXCEPTION 'a call stands twice in one report: report each attempt in a statement of its own' USING ERRCODE = '22023';
   END IF;
-  IF NOT p_statuses <@ ARRAY['done', 'refused', 'gave_up', 'in_doubt', 'retry', 'pending'] THEN
-    RAISE EXCEPTION 'a worker reports done, refused, gave_up, in_doubt, retry or pending, not %', p_statuses USING ERRCODE = '22023';
+  IF NOT p_statuses <@ (answers || ARRAY['retry', 'unknown', 'stored', 'absent', 'cannot_tell']) THEN
+    RAISE EXCEPTION 'a worker reports done, refused, gave_up, pending, retry, unknown, stored, absent or cannot_tell, not %', p_statuses USING ERRCODE = '22023';
   END IF;
   WITH said AS MATERIALIZED (
-    SELECT * FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors, p_unsettled, p_delays)
-      AS s(id, attempt, status, result, error, unsettled, delay) ORDER BY id
+    SELECT * FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors, p_unsettled)
+      AS s(id, attempt, status, result, error, unsettled) WHERE s.status = ANY (answers) ORDER BY id
   ), written AS (
     UPDATE outcome o
     SET owner = CASE WHEN s.status <> 'pending' THEN o.owner END,
-        status = CASE WHEN s.status IN ('gave_up', 'refused', 'done') AND coalesce(s.unsettled, o.unsettled) THEN 'in_doubt' ELSE s.status END,
+        status = CASE WHEN s.status <> 'pending' AND coalesce(s.unsettled, o.unsettled) THEN 'in_doubt' ELSE s.status END,
         unsettled = coalesce(s.unsettled, o.unsettled),
+        spent = CASE WHEN s.status = 'pending' AND NOT o.probe THEN o.spent + 1 ELSE o.spent END,
+        probe = s.status = 'pending' AND o.probe,
         result = s.result,
         error = s.error,
-        finished_at = CASE WHEN s.status IN ('retry', 'pending') THEN NULL ELSE clock_timestamp() END,
+        finished_at = CASE WHEN s.status <> 'pending' THEN clock_timestamp() END,
         next_at = CASE
-          WHEN s.status = 'retry' THEN clock_timestamp() + s.delay
           WHEN s.status = 'pending' THEN clock_timestamp() + interval '1 min'  -- parked: its id may lie below the watermark
-          WHEN s.status = 'in_doubt' OR s.status IN ('gave_up', 'refused', 'done') AND coalesce(s.unsettled, o.unsettled) THEN 'infinity'
-          ELSE o.next_at
+          WHEN coalesce(s.unsettled, o.unsettled) THEN 'infinity'
         END
     FROM said s
     WHERE o.action_id = s.id AND o.owner = p_owner AND o.attempt = s.attempt AND o.status = 'running'
     RETURNING o.action_id, o.status
   )
-  SELECT array_agg(action_id),
-         array_agg(action_id) FILTER (WHERE status NOT IN ('retry', 'pending')),
-         array_agg(action_id) FILTER (WHERE status = 'pending')
+  SELECT array_agg(action_id), array_agg(action_id) FILTER (WHERE status <> 'pending'), array_agg(action_id) FILTER (WHERE status = 'pending')
   INTO recorded, closed, given_back FROM written;
+
+  IF NOT p_statuses <@ answers THEN
+    -- Fenced here, under the lock that end_attempt takes again.
+    SELECT array_agg(f.id) AS ids, array_agg(f.status) AS ends, array_agg(f.error) AS errors, array_agg(f.delay) AS delays INTO ended
+    FROM (SELECT s.* FROM unnest(p_ids, p_attempts, p_statuses, p_errors, p_delays) AS s(id, attempt, status, error, delay)
+          JOIN outcome o ON o.action_id = s.id
+          WHERE s.status <> ALL (answers) AND o.owner = p_owner AND o.attempt = s.attempt AND o.status = 'running'
+          ORDER BY s.id FOR UPDATE OF o) f;
+    PERFORM end_attempt(ended.ids, ended.ends, ended.errors, ended.delays, true);
+    recorded := recorded || ended.ids;
+  END IF;
 
   IF coalesce(cardinality(recorded), 0) < cardinality(p_ids) THEN
     WITH said AS MATERIALIZED (
       SELECT * FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors)
         AS s(id, attempt, status, result, error) WHERE NOT s.id = ANY (coalesce(recorded, '{}')) ORDER BY id
     ), doubt AS (
-      UPDATE outcome o SET status = s.status, unsettled = false, owner = p_owner, result = s.result, error = s.error,
+      UPDATE outcome o SET status = s.status, unsettled = false, probe = false, owner = p_owner, result = s.result, error = s.error,
                            finished_at = clock_timestamp(), next_at = NULL
       FROM said s
-      WHERE o.action_id = s.id AND o.attempt = s.attempt AND s.status IN ('done', 'refused')
+      WHERE o.action_id = s.id AND o.attempt - o.probes = s.attempt AND s.status IN ('done', 'refused')
         AND o.status IN ('in_doubt', 'pending', 'retry') AND o.unsettled  -- no newer attempt has begun
       RETURNING o.action_id
     ), kept AS (
-      INSERT INTO late (action_id, attempt, owner, status, result, error, settled)
-      SELECT s.id, s.attempt, p_owner, s.status, s.result, s.error, s.id IN (SELECT action_id FROM doubt)
+      INSERT INTO late (action_id, attempt, owner, status, result, error, settled, alarm)
+      SELECT s.id, s.attempt, p_owner, s.status, s.result, s.error, s.id IN (SELECT action_id FROM doubt),
+             s.status = 'done' AND EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id
+               AND o.status IN ('refused', 'gave_up', 'rejected', 'cancelled') AND o.error ->> 'happened' IS NULL)
       FROM said s
       WHERE s.status <> 'pending' AND NOT EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id AND o.owner = p_owner
                                                     AND o.attempt = s.attempt AND o.status <> 'running')
@@ -207,11 +353,11 @@ BEGIN
   RETURN QUERY
   SELECT s.id, CASE
       WHEN s.id = ANY (recorded) THEN 'recorded'
-      WHEN EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id AND o.owner = p_owner AND o.attempt = s.attempt
-                     AND o.status <> 'running' AND NOT s.id = ANY (coalesce(settled, '{}'))) THEN 'already'
+      WHEN o.owner = p_owner AND o.attempt = s.attempt AND o.status <> 'running' AND NOT s.id = ANY (coalesce(settled, '{}')) THEN 'already'
+      WHEN s.status = 'done' AND o.status IN ('refused', 'gave_up', 'rejected', 'cancelled') AND o.error ->> 'happened' IS NULL THEN 'alarm'
       ELSE 'late'
-    END
-  FROM unnest(p_ids) WITH ORDINALITY AS w(id, i) JOIN unnest(p_ids, p_attempts) AS s(id, attempt) ON s.id = w.id;
+    END, o.status
+  FROM unnest(p_ids, p_attempts, p_statuses) AS s(id, attempt, status) LEFT JOIN outcome o ON o.action_id = s.id;
 END $$;
 
 -- A lane lets go of calls that are blocked for long: the finish of their predecessor makes them due again.
@@ -225,7 +371,7 @@ CREATE FUNCTION records(p_ids uuid[])
 RETURNS TABLE (action_id uuid, tool text, type text, key text, order_key text, attempt int, traceparent text, payload bytea)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-  SELECT a.id, a.tool, a.kind, a.key, coalesce(b.aggregateid, a.id::text), o.attempt + 1, b.traceparent, coalesce(a.payload, b.payload)
+  SELECT a.id, a.tool, CASE WHEN o.probe THEN 'probe' ELSE a.kind END, a.key, coalesce(b.aggregateid, a.id::text), o.attempt + 1, b.traceparent, coalesce(a.payload, b.payload)
   FROM unnest(p_ids) AS w(id) JOIN action a ON a.id = w.id JOIN outcome o ON o.action_id = a.id LEFT JOIN outbox b ON b.id = a.id
   ORDER BY a.id
 $$;

@@ -1,38 +1,16 @@
 -- The sweep judges what the dead left behind, and looks after all that waits for a moment. It has no leader: every
 -- worker calls it each second or so, one at a time, all tools, pure SQL, bounded work per turn.
 
--- An attempt of these calls ended and nobody knows how (I7). Repeat where the effect allows it now: under a key inside
--- its window, or because repeating is harmless; else the call is in doubt. Sticky: it stays unsettled until somebody
--- knows. Attempts are bounded. What is pending again is parked at once: its id may lie below the watermark.
+-- These attempts ended without a word of their worker.
 CREATE FUNCTION judge(p_ids uuid[], p_reason text) RETURNS TABLE (id uuid, status text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-#variable_conflict use_column
-DECLARE
-  again uuid[];
-  doubtful uuid[];
-BEGIN
-  WITH judged AS (
-    UPDATE outcome o
-    SET status = CASE WHEN v.allowed THEN 'pending' ELSE 'in_doubt' END,
-        unsettled = true, owner = NULL,
-        next_at = CASE WHEN v.allowed THEN clock_timestamp() + interval '1 min' ELSE 'infinity' END,
-        error = json_build_object('reason', p_reason, 'attempt', o.attempt)
-    FROM (
-      SELECT e.action_id, e.attempt < t.attempts AND (
-               t.effect = 'repeatable'
-               OR t.effect = 'provider_key' AND clock_timestamp() + t.deadline + t.key_margin < e.first_sent_at + t.key_window
-             ) AS allowed
-      FROM unnest(p_ids) AS w(id) JOIN outcome e ON e.action_id = w.id JOIN tool t ON t.name = e.tool
-    ) v
-    WHERE o.action_id = v.action_id AND o.status = 'running'
-    RETURNING o.action_id, o.status
-  )
-  SELECT array_agg(action_id) FILTER (WHERE status = 'pending'), array_agg(action_id) FILTER (WHERE status = 'in_doubt')
-  INTO again, doubtful FROM judged;
-  IF again IS NOT NULL THEN PERFORM emit(again); END IF;
-  IF doubtful IS NOT NULL THEN PERFORM announce(doubtful); END IF;
-  RETURN QUERY SELECT unnest(again), 'pending' UNION ALL SELECT unnest(doubtful), 'in_doubt';
-END $$;
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+  SELECT e.id, e.status
+  FROM (SELECT array_agg(w.id) AS ids, array_agg(json_build_object('reason', p_reason, 'attempt', o.attempt)) AS errors
+        FROM unnest(p_ids) AS w(id) JOIN outcome o ON o.action_id = w.id) x,
+       end_attempt(x.ids, array_fill('unknown'::text, ARRAY[cardinality(x.ids)]), x.errors,
+                   array_fill(interval '0', ARRAY[cardinality(x.ids)]), false) e
+  WHERE x.ids IS NOT NULL
+$$;
 
 -- The nightly proof that nothing was forgotten (I5): every open call, whatever the watermark says, that no worker
 -- holds, that is not due at a time, not held and not in doubt. What it finds becomes due now.
@@ -44,9 +22,10 @@ CREATE FUNCTION full_scan() RETURNS SETOF uuid LANGUAGE sql SECURITY DEFINER SET
 $$;
 
 -- One turn. What it did, a row per call: condemned (its owner is dead), overdue (its attempt's deadline passed under a
--- living owner), retried, emitted again (nobody answered though its workers have received what came after it), expired
--- (its key's window ended before it was sent again), found (it was forgotten: a defect) and, without an id, heartbeat. The status tells whether a call is
--- free to be claimed. No rows: nothing was due, or another session sweeps at this moment.
+-- living owner), retried, asked again (a probe is due), emitted again (nobody answered though its workers have received
+-- what came after it), expired (its deadline, or its key's window, ended before it was sent again), found (it was
+-- forgotten: a defect) and, without an id, heartbeat and pruned. The status tells whether a call is free to be claimed.
+-- Each duty takes p_limit calls a turn. No rows: nothing was due, or another session sweeps at this moment.
 CREATE FUNCTION sweep(p_limit int DEFAULT 1000) RETURNS TABLE (duty text, tool text, id uuid, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -58,6 +37,8 @@ DECLARE
   due record;
   here record;
   horizon uuid;
+  prune_to uuid;
+  prune_count bigint;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || '.sweep', 0)) THEN RETURN; END IF;
   SELECT * INTO here FROM box;
@@ -85,29 +66,43 @@ BEGIN
 
   -- Moments that have come.
   FOR due IN
-    SELECT o.action_id, o.tool, o.status, o.claimed_at, o.first_sent_at, t.deadline, t.key_window, t.key_margin,
+    SELECT o.action_id, o.tool, o.status, o.claimed_at, o.first_sent_at, o.unsettled, o.probe, t.deadline, t.paused,
+           t.settle_after IS NOT NULL AS probed,
+           coalesce(moment >= uuid_time(o.action_id) + t.expires, false) AS unwanted,
+           coalesce(moment + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false)
+             AND NOT (t.settle_after IS NOT NULL AND NOT o.unsettled) AS forgotten,
            EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
-                     AND e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')) AS blocked
+                     AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+                          OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)) AS blocked
     FROM outcome o JOIN tool t ON t.name = o.tool WHERE o.next_at <= moment
     ORDER BY o.next_at LIMIT p_limit FOR UPDATE OF o SKIP LOCKED
   LOOP
-    IF due.status = 'retry' THEN
+    IF due.status IN ('pending', 'retry', 'held') AND NOT due.probe AND (due.unwanted OR due.forgotten AND due.status <> 'held') THEN
+      UPDATE outcome o SET owner = NULL, finished_at = moment,
+        status = CASE WHEN due.unsettled AND due.probed THEN 'retry' WHEN due.unsettled THEN 'in_doubt'
+                      WHEN due.first_sent_at IS NULL THEN 'cancelled' ELSE 'gave_up' END,
+        probe = due.unsettled AND due.probed,
+        next_at = CASE WHEN due.unsettled AND due.probed THEN moment WHEN due.unsettled THEN 'infinity' END,
+        error = json_build_object('reason', CASE
+          WHEN due.first_sent_at IS NULL THEN 'its deadline passed before it was begun'
+          WHEN due.unwanted THEN 'its deadline passed before it was sent again'
+          ELSE 'the window of its key was over before it could be sent again' END)
+      WHERE o.action_id = due.action_id RETURNING 'expired', o.tool, o.action_id, o.status INTO duty, tool, id, status;
+      IF status <> 'retry' THEN PERFORM announce(ARRAY[id]); END IF;
+      RETURN NEXT;
+    ELSIF due.status = 'retry' OR due.status = 'in_doubt' AND due.probe THEN
       UPDATE outcome o SET status = 'pending', owner = NULL, next_at = moment + interval '1 min' WHERE o.action_id = due.action_id;
       PERFORM emit(ARRAY[due.action_id]);
-      duty := 'retried'; tool := due.tool; id := due.action_id; status := 'pending';
+      duty := CASE WHEN due.probe THEN 'asked again' ELSE 'retried' END; tool := due.tool; id := due.action_id; status := 'pending';
       RETURN NEXT;
     ELSIF due.status = 'running' AND due.claimed_at + due.deadline + interval '10 s' <= moment THEN
       -- The worker ends an attempt at its deadline itself; ten seconds later it has not.
       RETURN QUERY SELECT 'overdue', due.tool, j.id, j.status FROM judge(ARRAY[due.action_id], 'its attempt outlived the deadline') j;
     ELSIF due.status = 'running' THEN
       UPDATE outcome o SET next_at = due.claimed_at + due.deadline + interval '10 s' WHERE o.action_id = due.action_id;
-    ELSIF due.status = 'pending' AND due.key_window IS NOT NULL AND moment + due.deadline + due.key_margin >= due.first_sent_at + due.key_window THEN
-      UPDATE outcome o SET status = CASE WHEN o.unsettled THEN 'in_doubt' ELSE 'gave_up' END, owner = NULL,
-        next_at = CASE WHEN o.unsettled THEN 'infinity'::timestamptz END, finished_at = moment,
-        error = json_build_object('reason', 'the window of its key was over before it could be sent again')
-      WHERE o.action_id = due.action_id RETURNING 'expired', o.tool, o.action_id, o.status INTO duty, tool, id, status;
-      PERFORM announce(ARRAY[id]);
-      RETURN NEXT;
+    ELSIF due.status = 'pending' AND due.paused THEN
+      -- Not unanswered: it waits on purpose, where it was received or in its topic.
+      UPDATE outcome o SET next_at = moment + interval '1 min' WHERE o.action_id = due.action_id;
     ELSIF due.status = 'pending' AND due.blocked THEN
       -- The finish of its predecessor makes it due; this look is for what got lost.
       UPDATE outcome o SET next_at = moment + interval '10 min' WHERE o.action_id = due.action_id;
@@ -123,7 +118,7 @@ BEGIN
         RETURN NEXT;
       END IF;
     ELSE
-      UPDATE outcome o SET next_at = CASE WHEN due.status IN ('held', 'in_doubt') THEN 'infinity'::timestamptz END
+      UPDATE outcome o SET next_at = CASE WHEN due.status IN ('held', 'in_doubt') THEN 'infinity'::timestamptz END  -- a final one: none
       WHERE o.action_id = due.action_id;
     END IF;
   END LOOP;
@@ -142,7 +137,7 @@ BEGIN
   -- Park what is open for longer than 30 s, so that the range of the primary key in which open calls are looked for
   -- stays short however long a call takes. A running call whose owner is nowhere is judged here.
   FOR due IN
-    SELECT o.action_id, o.tool, o.status, o.claimed_at, t.deadline, EXISTS (SELECT FROM worker w WHERE w.owner = o.owner) AS owned
+    SELECT o.action_id, o.tool, o.status, o.claimed_at, t.deadline, t.expires, EXISTS (SELECT FROM worker w WHERE w.owner = o.owner) AS owned
     FROM outcome o JOIN tool t ON t.name = o.tool
     WHERE o.action_id >= here.watermark AND o.action_id < uuid_floor(moment - interval '30 s')
       AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt') AND o.next_at IS NULL
@@ -154,6 +149,7 @@ BEGIN
       UPDATE outcome o SET next_at = CASE due.status
           WHEN 'running' THEN due.claimed_at + due.deadline + interval '10 s'
           WHEN 'pending' THEN moment + interval '30 s'
+          WHEN 'held' THEN coalesce(uuid_time(o.action_id) + due.expires, 'infinity')
           ELSE 'infinity'::timestamptz END
       WHERE o.action_id = due.action_id;
     END IF;
@@ -174,9 +170,25 @@ BEGIN
   WHERE pg_snapshot_xmin(pg_current_snapshot()) >= here.mark_xid;
   IF NOT FOUND THEN UPDATE box SET swept_at = moment; END IF;
 
+  -- Prune what is older than the retention: never the bytes of a call that may be emitted again, never a schema.
+  WITH old AS MATERIALIZED (
+    SELECT b.id, b.type <> 'schema' AND NOT EXISTS (
+             SELECT FROM outcome o WHERE o.action_id = b.id AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt'))
+           AND NOT EXISTS (SELECT FROM dead d WHERE d.action_id = b.id AND d.closed_at IS NULL) AS settled
+    FROM outbox b WHERE b.id > here.pruned AND b.id < uuid_floor(moment - here.retention) ORDER BY b.id LIMIT p_limit
+  ), gone AS (
+    DELETE FROM outbox b USING old WHERE b.id = old.id AND old.settled RETURNING b.id
+  )
+  SELECT (array_agg(old.id ORDER BY old.id DESC))[1], (SELECT count(*) FROM gone) INTO prune_to, prune_count FROM old;
+  IF prune_to IS NOT NULL THEN UPDATE box SET pruned = prune_to; END IF;
+  IF prune_count > 0 THEN
+    duty := 'pruned'; tool := NULL; id := NULL; status := prune_count::text;
+    RETURN NEXT;
+  END IF;
+
   -- Once a day, the proof that nothing was forgotten. What it finds is a defect, and becomes due.
   IF moment > here.scanned_at + interval '1 day' THEN
-    UPDATE box SET scanned_at = moment;
+    UPDATE box SET scanned_at = moment, pruned = '00000000-0000-0000-0000-000000000000';  -- what was kept may go by now
     RETURN QUERY SELECT 'found', o.tool, o.action_id, NULL::text
       FROM full_scan() AS lost(id) JOIN outcome o ON o.action_id = lost.id;
   END IF;
@@ -192,13 +204,3 @@ END $$;
 CREATE TRIGGER publish AFTER INSERT ON avro FOR EACH ROW EXECUTE FUNCTION publish_schema();
 INSERT INTO outbox (aggregatetype, aggregateid, type, payload)
 SELECT '_schema', encode(fingerprint, 'hex'), 'schema', convert_to(schema::text, 'UTF8') FROM avro;
-
--- Verbs are for the roles that are granted them.
-DO $$
-DECLARE
-  f regprocedure;
-BEGIN
-  FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace LOOP
-    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
-  END LOOP;
-END $$;

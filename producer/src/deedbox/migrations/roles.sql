@@ -7,7 +7,7 @@ DECLARE
   here text := current_schema();
   role text;
 BEGIN
-  FOREACH role IN ARRAY ARRAY['agent', 'worker', 'connect'] LOOP
+  FOREACH role IN ARRAY ARRAY['agent', 'worker', 'operator', 'connect'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = prefix || '_' || role) THEN
       EXECUTE format('CREATE ROLE %I NOLOGIN', prefix || '_' || role);
     END IF;
@@ -22,6 +22,10 @@ BEGIN
   EXECUTE format('GRANT SELECT ON box, tool, topic, avro TO %I', prefix || '_worker');
   EXECUTE format('GRANT EXECUTE ON FUNCTION enlist, renew, resign, claim, finish, let_go, records, pending, set_aside, sweep, full_scan, uuid_floor TO %I',
                  prefix || '_worker');
+
+  -- An operator sees everything and acts by the audited verbs.
+  EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', here, prefix || '_operator');
+  EXECUTE format('GRANT EXECUTE ON FUNCTION resolve, redrive, drop_dead, pause, uuid_time, uuid_floor TO %I', prefix || '_operator');
 
   -- The connector reads the outbox and what a lost slot must emit again.
   EXECUTE format('GRANT SELECT ON outbox, unpublished TO %I', prefix || '_connect');

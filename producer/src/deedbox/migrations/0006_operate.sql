@@ -1,0 +1,132 @@
+-- What a person does to calls by hand. Each act is one transaction and leaves a row of the audit (I10); saying it twice
+-- is harmless, the second time says why nothing was done.
+
+-- Write down an act on a call; p_was is its outcome before.
+CREATE FUNCTION note(p_verb text, p_id uuid, p_who text, p_note text, p_was outcome) RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+  INSERT INTO audit (who, verb, tool, action_id, key, note, was, became)
+  SELECT p_who, p_verb, a.tool, a.id, a.key, p_note, to_jsonb(p_was), to_jsonb(o)
+  FROM action a JOIN outcome o ON o.action_id = a.id WHERE a.id = p_id
+$$;
+
+-- Say what became of a call that is in doubt: p_happened is its result, or null when it did not happen. What it answers:
+--   done       it is closed with that result; so is a call that gave up although its effect is there
+--   gave_up    it did not happen: a dead letter, which can be redriven
+--   running    an attempt is under way: wait for its end        settled  there is no doubt about it
+--   unknown    there is no such call
+CREATE FUNCTION resolve(p_key text, p_happened json, p_who text, p_note text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+  o outcome;
+BEGIN
+  SELECT x.* INTO o FROM outcome x JOIN action a ON a.id = x.action_id WHERE a.key = p_key FOR UPDATE OF x;
+  IF NOT FOUND THEN RETURN 'unknown'; END IF;
+  IF o.status = 'running' THEN RETURN 'running'; END IF;
+  IF o.unsettled THEN
+    UPDATE outcome x SET
+      status = CASE WHEN p_happened IS NULL THEN 'gave_up' ELSE 'done' END,
+      unsettled = false, probe = false, owner = NULL, next_at = NULL, finished_at = clock_timestamp(), result = p_happened,
+      error = CASE WHEN p_happened IS NULL THEN json_build_object('reason', 'it did not happen, says ' || p_who || coalesce(': ' || p_note, '')) END
+    WHERE x.action_id = o.action_id;
+  ELSIF o.status = 'gave_up' AND p_happened IS NOT NULL THEN
+    UPDATE outcome x SET status = 'done', finished_at = clock_timestamp(), result = p_happened, error = NULL WHERE x.action_id = o.action_id;
+    UPDATE dead SET closed_at = clock_timestamp(), closed_as = 'resolved', closed_by = p_who WHERE action_id = o.action_id AND closed_at IS NULL;
+  ELSE
+    RETURN 'settled';
+  END IF;
+  PERFORM note('resolve', o.action_id, p_who, p_note, o);
+  PERFORM announce(ARRAY[o.action_id]);
+  RETURN CASE WHEN p_happened IS NULL THEN 'gave_up' ELSE 'done' END;
+END $$;
+
+-- Put dead letters back to work, under the same key, or under a new one (p_rekey): only of a call that did not happen.
+-- For each: redriven, or why not:
+--   not_dead     it did not give up, or the letter is closed
+--   happened     its effect is there: performing it again would do it twice; resolve it with its result
+--   window_over  the provider may have forgotten its key by now: give it a new one, if it surely did not happen
+--   pruned       its bytes are gone
+CREATE FUNCTION redrive(p_ids uuid[], p_rekey boolean, p_who text, p_note text) RETURNS TABLE (id uuid, verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  o outcome;
+  t tool;
+  letter dead;
+  again uuid[];
+BEGIN
+  FOREACH id IN ARRAY ARRAY(SELECT DISTINCT w.id FROM unnest(p_ids) AS w(id) ORDER BY 1) LOOP
+    SELECT x.* INTO o FROM outcome x WHERE x.action_id = redrive.id FOR UPDATE;
+    SELECT d.* INTO letter FROM dead d WHERE d.action_id = redrive.id AND d.closed_at IS NULL;
+    SELECT x.* INTO t FROM tool x WHERE x.name = o.tool;
+    verdict := CASE
+      WHEN o.action_id IS NULL OR o.status <> 'gave_up' OR letter.id IS NULL THEN 'not_dead'
+      WHEN letter.happened AND (p_rekey OR t.effect <> 'repeatable' AND t.key_window IS NULL) THEN 'happened'
+      WHEN NOT p_rekey AND coalesce(clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false) THEN 'window_over'
+      WHEN NOT EXISTS (SELECT FROM outbox b WHERE b.id = redrive.id)
+           AND NOT EXISTS (SELECT FROM action a WHERE a.id = redrive.id AND a.payload IS NOT NULL) THEN 'pruned'
+      ELSE 'redriven' END;
+    IF verdict = 'redriven' THEN
+      UPDATE outcome x SET
+        status = 'pending', owner = NULL, probe = false, probes = 0, spent = x.attempt, since = clock_timestamp(),
+        rekeyed = CASE WHEN p_rekey THEN x.rekeyed + 1 ELSE x.rekeyed END,
+        first_sent_at = CASE WHEN p_rekey THEN NULL ELSE x.first_sent_at END,
+        next_at = clock_timestamp() + interval '1 min', finished_at = NULL, result = NULL, error = NULL
+      WHERE x.action_id = redrive.id;
+      UPDATE dead d SET closed_at = clock_timestamp(), closed_as = 'redriven', closed_by = p_who WHERE d.id = letter.id;
+      PERFORM note(CASE WHEN p_rekey THEN 'rekey' ELSE 'redrive' END, redrive.id, p_who, p_note, o);
+      again := again || redrive.id;
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+  IF again IS NOT NULL THEN PERFORM emit(again); END IF;
+END $$;
+
+-- Let calls behind one that gave up or was refused go on, where the tool's order stops for these; and, if it is a dead
+-- letter, deal with it no more. For each: dropped, passed (no letter, but it stood in the way), or not_dead.
+CREATE FUNCTION drop_dead(p_ids uuid[], p_who text, p_note text) RETURNS TABLE (id uuid, verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  o outcome;
+BEGIN
+  FOREACH id IN ARRAY ARRAY(SELECT DISTINCT w.id FROM unnest(p_ids) AS w(id) ORDER BY 1) LOOP
+    SELECT x.* INTO o FROM outcome x WHERE x.action_id = drop_dead.id FOR UPDATE;
+    UPDATE dead d SET closed_at = clock_timestamp(), closed_as = 'dropped', closed_by = p_who
+    WHERE d.action_id = drop_dead.id AND d.closed_at IS NULL AND o.status = 'gave_up';
+    verdict := CASE WHEN FOUND THEN 'dropped'
+      WHEN o.status = 'refused' AND o.passed IS NULL AND EXISTS (SELECT FROM tool t WHERE t.name = o.tool AND t.order_stops) THEN 'passed'
+      ELSE 'not_dead' END;
+    IF verdict <> 'not_dead' THEN
+      UPDATE outcome x SET passed = true WHERE x.action_id = drop_dead.id;
+      UPDATE outcome x SET next_at = clock_timestamp()
+      FROM action a WHERE a.after = drop_dead.id AND x.action_id = a.id AND x.status = 'pending' AND x.next_at IS NOT NULL;
+      PERFORM note('drop', drop_dead.id, p_who, p_note, o);
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
+-- Stop claiming calls of a tool, or go on (p_paused false). Calls under way are not touched. False: there is no such tool.
+CREATE FUNCTION pause(p_tool text, p_paused boolean, p_who text, p_note text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+  before tool;
+BEGIN
+  SELECT t.* INTO before FROM tool t WHERE t.name = p_tool FOR UPDATE;
+  IF NOT FOUND THEN RETURN false; END IF;
+  IF before.paused <> p_paused THEN
+    UPDATE tool SET paused = p_paused WHERE name = p_tool;
+    INSERT INTO audit (who, verb, tool, note) VALUES (p_who, CASE WHEN p_paused THEN 'pause' ELSE 'resume' END, p_tool, p_note);
+  END IF;
+  RETURN true;
+END $$;
+
+-- Verbs are for the roles that are granted them.
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+  END LOOP;
+END $$;
