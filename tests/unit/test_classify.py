@@ -39,8 +39,7 @@ class Provider(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         asked = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         if asked.get("how") == "silent":
-            with contextlib.suppress(ConnectionError):
-                self.connection.recv(1)  # until the client has enough
+            self.connection.recv(1)  # until the client has enough
         if "how" in asked:
             self.close_connection = True
             return
@@ -63,10 +62,16 @@ class Provider(BaseHTTPRequestHandler):
         """Quietly."""
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that hang up are what is tested."""
+
+
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
-        server.daemon_threads = True
+    with Server(("127.0.0.1", 0), Provider) as server:
         thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}/"
@@ -488,6 +493,21 @@ def test_a_handlers_own_word_counts(marked: bool) -> None:
 def test_a_reason_is_one_line() -> None:
     assert classify(ValueError("two\nlines\0")).reason == "ValueError: two lines\\0"
     assert classify(KeyError()).reason == "KeyError"
+
+
+def test_what_cannot_even_be_read_is_unknown() -> None:
+    class Broken(ConnectionRefusedError):
+        @property
+        def reason(self) -> str:
+            raise RuntimeError("and so on")
+
+        def __str__(self) -> str:
+            raise RuntimeError("and so on")
+
+    assert classify(Broken()) == Finding("unknown", "Broken: a Broken that cannot be shown")
+    ring = ConnectionRefusedError()
+    ring.args = (ConnectionRefusedError(ring),)
+    assert classify(ring).end == "retry"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from deedbox.errors import OutcomeUnknown, Refusal, RetryLater, StoredFailure
-from deedbox_consumers.report import REASON_LIMIT, clean
+from deedbox_consumers.report import RAW_LIMIT, REASON_LIMIT, clean
 from deedbox_consumers.unsent import not_sent, root_of, sent_before
 
 if TYPE_CHECKING:
@@ -85,21 +85,26 @@ def classify(problem: BaseException, *, replayed: str | None = None, marked: boo
 
     `marked` is the attempt's: the effect has gone out, so only what the handler says itself and a stored answer count.
     """
-    verdict = _verdict(problem)
-    if verdict is not None:
-        return verdict
-    if not marked and not_sent(problem):
-        return Finding("retry", describe(problem))
-    answer = _answer_of(problem)
-    if answer is None:
+    try:
+        return _verdict(problem) or _read(problem, replayed, marked=marked)
+    except Exception:  # noqa: BLE001 - an exception of somebody's that cannot even be read
         return Finding("unknown", describe(problem))
-    return _judged(answer, replayed, certain=not marked and not sent_before(problem, answer.history))
 
 
 def describe(problem: BaseException) -> str:
     """An exception in one line."""
     text = " ".join(clean(problem, REASON_LIMIT).split())
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+
+
+def _read(problem: BaseException, replayed: str | None, *, marked: bool) -> Finding:
+    """What a client's exception, or a socket's, says."""
+    if not marked and not_sent(problem):
+        return Finding("retry", describe(problem))
+    answer = _answer_of(problem)
+    if answer is None:
+        return Finding("unknown", describe(problem))
+    return _judged(answer, replayed, certain=not marked and not sent_before(problem, answer.history))
 
 
 def _verdict(problem: BaseException) -> Finding | None:
@@ -111,7 +116,8 @@ def _verdict(problem: BaseException) -> Finding | None:
         return Finding("unknown", clean(problem.reason, REASON_LIMIT))
     if isinstance(problem, (Refusal, StoredFailure)):
         end: End = "refused" if isinstance(problem, Refusal) else "stored"
-        return Finding(end, clean(problem, REASON_LIMIT), None, str(problem.code), str(problem.message))
+        code, message = clean(problem.code, RAW_LIMIT), clean(problem.message, RAW_LIMIT)
+        return Finding(end, clean(problem, REASON_LIMIT), None, code, message)
     return None
 
 

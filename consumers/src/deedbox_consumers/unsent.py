@@ -86,10 +86,14 @@ def _inner(problem: object, name: str) -> object:
 
 def _told(problem: BaseException) -> Iterator[BaseException]:
     """The exception, and those that it is made of."""
-    yield problem
-    for inner in (*problem.args, getattr(problem, "reason", None)):
-        if isinstance(inner, BaseException) and inner is not problem:
-            yield from _told(inner)
+    seen: list[BaseException] = []
+    waiting: list[object] = [problem]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseException) and not any(one is other for other in seen):
+            seen.append(one)
+            waiting += [*one.args, getattr(one, "reason", None)]
+            yield one
 
 
 def _frames(problem: BaseException) -> Iterator[FrameType]:
