@@ -68,9 +68,7 @@ def test_one_tool_has_one_handler() -> None:
 
 
 def asked() -> Tool[..., Args, Result]:
-    tool = Tool("asked", args=Args, result=Result, effect=repeatable)
-    tool.effect = probe()
-    return tool
+    return Tool("asked", args=Args, result=Result, effect=probe())
 
 
 def test_a_probe_is_one_and_stands_beside_its_handler() -> None:
