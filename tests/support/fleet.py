@@ -14,12 +14,25 @@ from uuid import UUID
 
 import psycopg
 
-from deedbox import Call, Deedbox, Run, user
+from deedbox import Call, Deedbox, Run, Tool, user
 from deedbox.errors import Unsettled
-from deedbox_consumers import Attempt, Handlers
+from deedbox_consumers import Attempt, DidNotHappen, Handlers, Happened, Limits, Probed
 from deedbox_consumers.lane import Lanes
 from deedbox_consumers.record import Record
-from tests.support.shop import Charge, Lookup, Mail, Order, Receipt, charge, lookup, mail
+from tests.support.shop import (
+    Charge,
+    Lookup,
+    Mail,
+    Order,
+    Receipt,
+    charge,
+    lookup,
+    mail,
+    payout,
+    refund,
+    ship,
+    wire,
+)
 
 PATIENCE = 60.0  # seconds: a bound on each wait, met only when something is broken
 
@@ -40,6 +53,7 @@ class Provider:
 
     requests: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
+    probes: list[str] = field(default_factory=list)
     on: dict[str, Callable[[Any, Attempt], Any]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -77,6 +91,33 @@ class Provider:
                 answer = await answer
             return answer or Receipt(id=args.text)
 
+        return handlers
+
+    def money(self, **limits: Limits) -> Handlers:
+        """Handlers for the tools with the other effects, and their probes: `on[tool + "?"]` replaces what one says."""
+        handlers = Handlers()
+
+        def perform(tool: Tool[..., Any, Receipt]) -> None:
+            @handlers.handle(tool, limits=limits.get(tool.name))
+            async def do(args: Any, attempt: Attempt) -> Receipt:
+                answer = self.note(tool.name, args, attempt)
+                if hasattr(answer, "__await__"):
+                    answer = await answer
+                return answer or Receipt(id=attempt.key)
+
+        def ask(tool: Tool[..., Any, Receipt]) -> None:
+            @handlers.probe(tool)
+            def happened(args: Any, attempt: Attempt) -> Probed[Receipt]:
+                with self.lock:
+                    self.probes.append(attempt.key)
+                if (said := self.on.get(f"{tool.name}?")) is not None:
+                    return said(args, attempt)  # type: ignore[no-any-return] # the test's own word
+                return Happened(Receipt(id=attempt.key)) if attempt.key in self.effects else DidNotHappen()
+
+        for tool in (wire, refund, payout, ship):
+            perform(tool)
+        for tool in (refund, payout):
+            ask(tool)
         return handlers
 
 
