@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from deedbox.digest import digest_of
 from deedbox.errors import BadInput, UnknownSchema
 from deedbox.keys import idempotency_key
+from deedbox_consumers import metrics
 from deedbox_consumers.attempt import Attempt
 from deedbox_consumers.batch import Batch
 from deedbox_consumers.clock import now
@@ -23,6 +24,7 @@ from deedbox_consumers.report import GIVEN_BACK, Report, error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
     from uuid import UUID
 
     from pydantic import BaseModel
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from deedbox.codec import Codec
     from deedbox_consumers.gate import Gate
     from deedbox_consumers.handlers import Handler
+    from deedbox_consumers.health import Progress
     from deedbox_consumers.lease import Lease
     from deedbox_consumers.ledger import Ledger, Recorded, Verdict
     from deedbox_consumers.record import Record
@@ -51,6 +54,7 @@ IN_THE_LEDGER = timedelta(seconds=5)  # a delay of this length or more is the sw
 BLOCKED_FOR = 30.0  # seconds until the lane lets go of a call, and of those behind it
 TRANSIENT = ("busy", "no_lease", "paused")  # Kafka still answers for these
 WAITED_FOR = ("blocked", *TRANSIENT)
+HANDLE = "handle"  # the part of our progress that is performing
 
 
 class Desk:
@@ -72,6 +76,7 @@ class Desk:
         writers: dict[bytes, str],
         gates: Mapping[str, Gate],
         threads: Mapping[str, int],
+        progress: Progress,
     ) -> None:
         self._ledger = ledger
         self._lease = lease
@@ -82,19 +87,20 @@ class Desk:
         self._state = state
         self._writers = writers
         self._gates = gates
+        self._progress = progress
         self._performer = Performer(lease, handlers, threads, self._keep)
         self._claims: Batch[UUID, Verdict] = Batch(self._claim)
         self._finishes: Batch[tuple[Claimed, Report], Recorded] = Batch(ledger.finish)
         self._closing = asyncio.Event()
         self._stuck: set[tuple[str, str]] = set()  # order keys whose calls are let go until one is claimed again
         self.running: set[Claimed] = set()
-        self.blocked = self._performer.blocked
+        self.blocked: set[Future[Any]] = self._performer.blocked
 
     async def attend(self, record: Record, claimed: Callable[[], object]) -> None:
         """Take one record to its end: read it, claim it, perform it; or find out that there is nothing to do."""
         decoded = await self._read(record)
         if isinstance(decoded, str) and not await self._is_ours(record):
-            await self._source.set_aside(record, decoded)
+            await self._set_aside(record, decoded)
             return
         gate = self._gates[record.tool]
         asked, began = 0, now()
@@ -212,6 +218,8 @@ class Desk:
     async def _attempt(self, call: Claimed, decoded: Decoded | str, verdict: Verdict) -> timedelta | None:
         """Perform or ask, and record it; the delay after which the lane is to go on with the call."""
         self.running.add(call)
+        metrics.running.labels(call.tool.name).inc()
+        self._progress.note(HANDLE)
         try:
             if isinstance(decoded, str):
                 report = await self._put_off(call, decoded)
@@ -225,6 +233,8 @@ class Desk:
                 report = await execute(call, self)
         finally:
             self.running.discard(call)
+            metrics.running.labels(call.tool.name).dec()
+            (self._progress.note if self.running else self._progress.idle)(HANDLE)
         if call.sent:
             gate = self._gates[call.tool.name]
             (gate.failed if report.broken else gate.succeeded)()
@@ -238,7 +248,7 @@ class Desk:
         """
         if await self._is_ours(call.record):
             return await self._put_off(call, "its arguments are not those that were decided")
-        await self._source.set_aside(call.record, "its arguments are not those that were decided")
+        await self._set_aside(call.record, "its arguments are not those that were decided")
         return await self.record(call, GIVEN_BACK)
 
     async def _put_off(self, call: Claimed, why: str) -> Report:
@@ -256,10 +266,10 @@ class Desk:
             await self._pause(ABSENT[asked] if asked < len(ABSENT) else 1.0)
             return True
         if word == "absent":
-            await self._source.set_aside(record, f"no such call is to be seen after {ABSENT_FOR:.0f} s")
+            await self._set_aside(record, f"no such call is to be seen after {ABSENT_FOR:.0f} s")
             return False
         if word == "forbidden":
-            await self._source.set_aside(record, "it is a call of another tool than its topic's")
+            await self._set_aside(record, "it is a call of another tool than its topic's")
             return False
         if word == "paused":
             self._gates[record.tool].pause()
@@ -275,6 +285,10 @@ class Desk:
             return False
         await self._pause(WAITING[min(asked, len(WAITING) - 1)])
         return True
+
+    async def _set_aside(self, record: Record, reason: str) -> None:
+        metrics.strays.labels(record.tool).inc()
+        await self._source.set_aside(record, reason)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -294,8 +308,14 @@ class Desk:
 
     def _tell(self, call: Claimed, report: Report, recorded: Recorded) -> None:
         """Say what a person should hear of."""
-        key = call.attempt.call
+        key, tool = call.attempt.call, call.tool.name
+        metrics.attempts.labels(tool, report.status).inc()
+        if recorded.word in ("late", "alarm"):
+            metrics.late.labels(tool).inc()
+        elif recorded.status in ("done", "refused", "gave_up", "in_doubt"):
+            metrics.outcomes.labels(tool, recorded.status).inc()
         if recorded.word == "alarm":
+            metrics.alarms.labels(tool).inc()
             log.error("%s: EFFECT AFTER CLOSING: it happened, and the call had been closed as %s", key, recorded.status)
         elif recorded.word == "late":
             log.warning("%s: somebody else has taken over, what this attempt knows is kept as late", key)

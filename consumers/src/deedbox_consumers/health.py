@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
 from deedbox.errors import PortTaken
 from deedbox_consumers.clock import now
 
@@ -80,6 +82,8 @@ async def beat(progress: Progress, part: str = "loop") -> None:
 class Health:
     """The answers to GET /livez: 200 while every part gets on, else 503; with the age of each part as JSON.
 
+    And to GET /metrics (deedbox_consumers.metrics).
+
     They come from a thread of its own, on every address of the machine, so that a blocked event loop is seen. It is
     the standard library's server: one small answer every few seconds needs no other, and so no extra.
     """
@@ -109,7 +113,7 @@ class Health:
 
 
 def serve_health(progress: Progress, port: int) -> Health:
-    """Answer GET /livez on `port` until closed; 0 takes a free one. Raises PortTaken."""
+    """Answer GET /livez and GET /metrics on `port` until closed; 0 takes a free one. Raises PortTaken."""
     return Health(progress, port)
 
 
@@ -141,9 +145,15 @@ class _Answers(BaseHTTPRequestHandler):
     timeout = PATIENCE
 
     def do_GET(self) -> None:
-        if self.path.partition("?")[0] != "/livez":
-            self.send_error(404)
-            return
+        match self.path.partition("?")[0]:
+            case "/livez":
+                self._alive()
+            case "/metrics":
+                self._answer(200, CONTENT_TYPE_LATEST, generate_latest())
+            case _:
+                self.send_error(404)
+
+    def _alive(self) -> None:
         assert isinstance(self.server, _Server)
         parts = self.server.progress.parts()
         stuck = sorted(name for name, part in parts.items() if part.stuck)
@@ -151,8 +161,11 @@ class _Answers(BaseHTTPRequestHandler):
             name: {"age": round(part.age, 3), "bound": part.bound, "idle": part.idle} for name, part in parts.items()
         }
         body = json.dumps({"status": "stuck" if stuck else "alive", "stuck": stuck, "parts": told}).encode()
-        self.send_response(503 if stuck else 200)
-        self.send_header("Content-Type", "application/json")
+        self._answer(503 if stuck else 200, "application/json", body)
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def unanswered(problem: BaseException, call: Claimed) -> Report:
     """The report of a probe that raised: it has no effect, so only the answer is missing."""
     if isinstance(problem, (LeasePassed, asyncio.CancelledError)):
         return GIVEN_BACK
-    return answered(CannotTell(describe(problem)), call)
+    return replace(answered(CannotTell(describe(problem)), call), broken=True)
 
 
 def backoff(number: int) -> timedelta:

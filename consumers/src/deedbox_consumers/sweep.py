@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from deedbox_consumers import metrics
 from deedbox_consumers.session import is_transient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from deedbox_consumers.lane import Lanes
     from deedbox_consumers.ledger import Ledger
@@ -21,8 +22,11 @@ log: logging.Logger = logging.getLogger("deedbox.worker")
 EVERY = 1.0  # seconds: how soon a due call or a dead worker is noticed
 
 
-async def sweep(ledger: Ledger, lanes: Lanes, tools: Sequence[str]) -> None:
-    """Take a turn each second, for ever; calls of `tools` that it sets free go straight into the lanes."""
+async def sweep(ledger: Ledger, lanes: Lanes | None, tools: Sequence[str], note: Callable[[], object]) -> None:
+    """Take a turn each second, for ever; calls of `tools` that it sets free go straight into the lanes.
+
+    `note` is told of each turn.
+    """
     while True:
         try:
             swept = await ledger.sweep()
@@ -31,12 +35,14 @@ async def sweep(ledger: Ledger, lanes: Lanes, tools: Sequence[str]) -> None:
                 raise
         else:
             for turn in swept:
+                metrics.swept.labels(turn.duty).inc(int(turn.status or 0) if turn.duty == "pruned" else 1)
                 if turn.duty == "found":
                     log.error("The full scan found a call that was forgotten: %s of %s", turn.id, turn.tool)
             free = [
                 turn.id for turn in swept if turn.id is not None and turn.status == "pending" and turn.tool in tools
             ]
-            if free:
+            if free and lanes is not None:
                 for record in await ledger.records(free):
                     lanes.put(record)
+        note()
         await asyncio.sleep(EVERY)

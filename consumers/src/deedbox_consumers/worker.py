@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
@@ -17,8 +18,9 @@ from deedbox.codec import AvroCodec, Codec
 from deedbox.errors import ExtraMissing, NoHandler, NoProbe
 from deedbox.settings import Settings
 from deedbox.step import AnyCall, AnyTool
-from deedbox_consumers.desk import Desk
+from deedbox_consumers.desk import HANDLE, Desk
 from deedbox_consumers.gate import Gate
+from deedbox_consumers.health import Progress, beat
 from deedbox_consumers.lane import Lanes
 from deedbox_consumers.lease import Lease
 from deedbox_consumers.ledger import Ledger
@@ -42,6 +44,9 @@ EVERY = timedelta(milliseconds=100)
 CONCURRENCY = 1000
 THREADS = 32
 ROOM = 3000  # records of one tool that wait for their claim, beside those that are performed
+LOOP_WITHIN = timedelta(seconds=30)  # a loop that does not turn for so long is stuck
+POLL_WITHIN = timedelta(minutes=2)  # a consumer commits and leaves inside a poll, while its broker may be slow
+SWEEP_WITHIN = timedelta(minutes=5)  # Postgres may be away: that is no reason to kill a worker
 LAST_WORDS = 5.0  # seconds for the last reports when the drain is over
 
 
@@ -128,6 +133,7 @@ class Worker:
         self._stopping: asyncio.Event | None = None
         self._failed: asyncio.Future[None] | None = None
         self._problem: BaseException | None = None
+        self.progress: Progress = Progress()
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
         self.blocked: int = 0
@@ -230,13 +236,16 @@ class Worker:
             writers=self._writers,
             gates={name: Gate(name, self._limits(handler)) for name, handler in self._chosen.items()},
             threads={name: self._limits(handler).concurrency or 1 for name, handler in self._chosen.items()},
+            progress=self.progress,
         )
         lanes = Lanes(desk.attend, self._fail, ROOM + self._concurrency)
         await lease.begin()
+        self._expect_progress()
         tasks = [
             self._watch(lease.keep()),
-            self._watch(sweep(ledger, lanes, self.tools)),
+            self._watch(sweep(ledger, lanes, self.tools, partial(self.progress.note, "sweep"))),
             self._watch(desk.watch_pauses()),
+            self._watch(beat(self.progress)),
         ]
         try:
             with self._nudged(source):
@@ -254,6 +263,13 @@ class Worker:
             await source.close()
             self.blocked = len(desk.blocked)
             desk.end()
+
+    def _expect_progress(self) -> None:
+        """What has to get on, and within what time, for this process to count as alive."""
+        self.progress.expect("loop", LOOP_WITHIN)
+        self.progress.expect("sweep", SWEEP_WITHIN)
+        self.progress.expect(HANDLE, max(handler.tool.deadline for handler in self._chosen.values()) + LOOP_WITHIN)
+        self.progress.idle(HANDLE)
 
     async def _until_stopped(self) -> None:
         assert self._stopping is not None
@@ -292,12 +308,22 @@ class Worker:
 
     def _open_source(self, ledger: Ledger, prefix: str) -> Source:
         if self._source == "poll":
-            return Poll(ledger, self.tools, self._poll, self._fail)
+            self.progress.expect("poll", POLL_WITHIN)
+            return Poll(ledger, self.tools, self._poll, self._fail, partial(self.progress.note, "poll"))
         try:
             from deedbox_consumers.source.kafka import Kafka  # noqa: PLC0415 - needs the extra kafka
         except ImportError as problem:
             raise ExtraMissing(what="The source kafka", extra="deedbox-consumers[kafka]") from problem
-        return Kafka(ledger, self.tools, self._kafka, prefix, self._fail)
+        for tool in self.tools:
+            self.progress.expect(f"poll {tool}", POLL_WITHIN)
+        return Kafka(
+            ledger,
+            self.tools,
+            self._kafka,
+            prefix,
+            fail=self._fail,
+            note=lambda tool: self.progress.note(f"poll {tool}"),
+        )
 
     @contextlib.contextmanager
     def _nudged(self, source: Source) -> Iterator[None]:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
 import signal
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deedbox.cli.options import DatabaseUrl, Schema
 from deedbox.errors import NoHandlers
 from deedbox_consumers.handlers import Handlers
+from deedbox_consumers.health import serve_health
 from deedbox_consumers.source import SourceName
 from deedbox_consumers.worker import CONCURRENCY, THREADS, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deedbox_consumers.health import Progress
 
 CUT_OFF = 1  # exit code after a second SIGTERM
 
@@ -33,8 +40,11 @@ def worker(
     kafka: Annotated[
         str | None, typer.Option(help="Bootstrap servers; default: DEEDBOX_KAFKA, or this folder's.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(help="Async handlers at work at once.")] = CONCURRENCY,
-    threads: Annotated[int, typer.Option(help="Sync handlers at work at once.")] = THREADS,
+    concurrency: Annotated[int, typer.Option(help="Async handlers of one tool at work at once.")] = CONCURRENCY,
+    threads: Annotated[int, typer.Option(help="Sync handlers of one tool at work at once.")] = THREADS,
+    health_port: Annotated[
+        int | None, typer.Option(help="Answer /livez and /metrics there; 0: on a free port, which is logged.")
+    ] = None,
 ) -> None:
     """Perform the calls of tools. Start as many as you like, one per core, on any machine.
 
@@ -42,19 +52,30 @@ def worker(
     unknown until the sweep has judged it.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    serve(
-        Worker(
-            None,
-            handlers_of(handlers),
-            tools=None if tools is None else [name.strip() for name in tools.split(",") if name.strip()],
-            source=source,
-            database_url=database_url,
-            schema=schema,
-            kafka=kafka,
-            concurrency=concurrency,
-            threads=threads,
-        )
+    one = Worker(
+        None,
+        handlers_of(handlers),
+        tools=None if tools is None else [name.strip() for name in tools.split(",") if name.strip()],
+        source=source,
+        database_url=database_url,
+        schema=schema,
+        kafka=kafka,
+        concurrency=concurrency,
+        threads=threads,
     )
+    with healthy(one.progress, health_port):
+        serve(one)
+
+
+@contextlib.contextmanager
+def healthy(progress: Progress, port: int | None) -> Iterator[None]:
+    """Answer for this process' health on a port, if one is wanted. Raises PortTaken."""
+    if port is None:
+        yield
+        return
+    with serve_health(progress, port) as health:
+        logging.getLogger("deedbox.worker").info("/livez and /metrics are answered on port %d", health.port)
+        yield
 
 
 def serve(one: Worker) -> None:

@@ -63,7 +63,7 @@ class Feed:
     """The messages of one topic, for the members of one group.
 
     `deliver` gets places as they come, `drop` the partitions that were taken away, `full` says whether to rest, `fail`
-    what the thread could not cope with; all are called in the thread.
+    what the thread could not cope with, `note` that it has polled; all are called in the thread.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Feed:
         drop: Callable[[Collection[int]], None],
         full: Callable[[bool], bool],
         fail: Callable[[BaseException], None],
+        note: Callable[[], object],
     ) -> None:
         self.topic = topic
         self.received: datetime | None = None  # everything emitted before this moment was received and answered for
@@ -83,6 +84,7 @@ class Feed:
         self._drop = drop
         self._full = full
         self._fail = fail
+        self._note_turn = note
         self._answers: deque[Place] = deque()
         self._marks: deque[tuple[datetime, Mapping[int, int]]] = deque()
         self._watermarks: dict[int, Watermark] = {}
@@ -141,6 +143,7 @@ class Feed:
 
     def _turn(self, consumer: Consumer) -> None:
         message = consumer.poll(POLL)
+        self._note_turn()
         if message is not None:
             self._receive([message, *consumer.consume(MOST, 0)])
         self._settle()

@@ -38,13 +38,21 @@ class Kafka:
     """The topics `{prefix}.{tool}` of the tools, read by the groups of the same names."""
 
     def __init__(
-        self, ledger: Ledger, tools: Sequence[str], kafka: str, prefix: str, fail: Callable[[BaseException], None]
+        self,
+        ledger: Ledger,
+        tools: Sequence[str],
+        kafka: str,
+        prefix: str,
+        *,
+        fail: Callable[[BaseException], None],
+        note: Callable[[str], object],
     ) -> None:
         self._ledger = ledger
         self._tools = tools
         self._kafka = kafka
         self._prefix = prefix
         self._fail = fail
+        self._note = note
         self._feeds: dict[str, Feed] = {}
         self._heartbeat: Heartbeat | None = None
         self._asides: set[asyncio.Task[None]] = set()
@@ -62,6 +70,7 @@ class Kafka:
                 drop=_from_threads(loop, partial(self._drop, lanes, topic)),
                 full=partial(lanes.full, tool),
                 fail=fail,
+                note=partial(self._note, tool),
             )
         feeds = tuple(self._feeds.values())
         heartbeats = f"{self._prefix}._heartbeat"

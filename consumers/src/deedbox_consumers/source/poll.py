@@ -34,12 +34,18 @@ class Poll:
     """
 
     def __init__(
-        self, ledger: Ledger, tools: Sequence[str], every: timedelta, fail: Callable[[BaseException], None]
+        self,
+        ledger: Ledger,
+        tools: Sequence[str],
+        every: timedelta,
+        fail: Callable[[BaseException], None],
+        note: Callable[[], object],
     ) -> None:
         self._ledger = ledger
         self._tools = tools
         self._every = every.total_seconds()
         self._fail = fail
+        self._note = note
         self._nudged: list[UUID] = []
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -82,6 +88,7 @@ class Poll:
 
     async def _run(self, lanes: Lanes) -> None:
         while True:
+            self._note()
             self._news.clear()
             more = await self._look(lanes, [tool for tool in self._tools if not lanes.full(tool)])
             # A full page has more behind it; lanes without room are looked at again soon.
