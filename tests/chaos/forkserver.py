@@ -7,6 +7,7 @@ started or has ended. No process outlives the server, and the server does not ou
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import logging
@@ -25,9 +26,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tests.chaos.waiting import PATIENCE
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PR_SET_PDEATHSIG: Final = 1
-PATIENCE: Final = 60.0  # seconds: a bound on each wait, met only when something is broken
 
 Role = Callable[..., None]
 
@@ -126,7 +128,8 @@ class ForkServer:
     ) -> None:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.close()  # it kills whatever is left
+        with contextlib.suppress(BrokenPipeError):
+            self._server.stdin.close()  # it kills whatever is left
         self._server.wait(PATIENCE)
         self._ear.join(PATIENCE)
         self._server.stdout.close()
@@ -138,9 +141,11 @@ class ForkServer:
         assert self._server.stdin is not None
         with self._lock:
             self._asked.append((process, started))
-            self._server.stdin.write(wanted.encode())
-            self._server.stdin.flush()
-        assert started.wait(PATIENCE), "the fork server does not answer"
+            with contextlib.suppress(BrokenPipeError):
+                self._server.stdin.write(wanted.encode())
+                self._server.stdin.flush()
+        started.wait(PATIENCE)
+        assert process.pid, f"the fork server is gone: see {self.folder / 'forkserver.log'}"
         return process
 
     def _listen(self) -> None:
@@ -154,6 +159,8 @@ class ForkServer:
                 started.set()
             else:
                 self._processes.pop(told["ended"]).has_ended(told["code"])
+        for _, started in self._asked:  # nobody answers any more
+            started.set()
 
 
 def _state(pid: int) -> str:

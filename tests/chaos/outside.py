@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Self
 
 from tests.chaos.books import Books
-from tests.chaos.forkserver import PATIENCE, ROOT
+from tests.chaos.forkserver import ROOT
 from tests.chaos.provider import LOOPBACK, Mood
+from tests.chaos.waiting import PATIENCE
 
 
 class Outside:

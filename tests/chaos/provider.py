@@ -5,7 +5,7 @@
     POST /v1/charges     honours Idempotency-Key for ever: one effect per key, the stored answer is replayed
     POST /v1/refunds     honours Idempotency-Key for REMEMBERED seconds, then it is a new deed
     POST /v1/transfers   ignores keys: every request is an effect
-    GET  /v1/transfers?reference=KEY   the effects that carried this key, so that it can be asked
+    GET  /v1/…?reference=KEY   the effects on this path that carried this key, so that it can be asked
     POST /v1/mood        how ill it behaves from now on: a Mood as JSON
 
 It commits its books before it answers. A request is a JSON object whose `about` names the call it is about.
@@ -37,12 +37,12 @@ CHARGES, REFUNDS, TRANSFERS = "/v1/charges", "/v1/refunds", "/v1/transfers"
 class Mood:
     """How often, between 0 and 1, a request meets each ill; at most one of them.
 
-    busy           503 and says so before it did anything
+    busy           429, before it did anything
     error_before   500, nothing happened       error_after   500, and it happened
     drop_before    no answer, nothing happened drop_after    no answer, and it happened
     late           it happens, and the answer comes up to `longest` seconds later
     slow           it happens up to `longest` seconds later, and is answered then
-    stored         500 that is stored under the key and replayed; nothing happened (only where keys are honoured)
+    stored         500 that is stored under the key and replayed; nothing happened (only refunds; else no ill at all)
     seed           the same seed, call and number of the request is the same ill
     pace           seconds that every request takes
     """
@@ -89,7 +89,7 @@ class Provider:
             self.books.note(path, about, key, "nothing")
             if ill == "drop_before":
                 return None
-            return Answer(503 if ill == "busy" else 500, json.dumps({"error": ill}))
+            return Answer(429 if ill == "busy" else 500, json.dumps({"error": ill}))
         answer = self._do(path, about, body, key, fail=ill == "stored")
         if ill == "late":
             time.sleep(length)
@@ -105,7 +105,7 @@ class Provider:
     def _do(self, path: str, about: str, body: str, key: str | None, *, fail: bool) -> Answer:
         if path not in {CHARGES, REFUNDS} or key is None:
             return self.books.do(path, about, key)
-        if fail and not self.books.knows(path, key):
+        if fail and path == REFUNDS and not self.books.knows(path, key):
             return self.books.fail_once(path, about, key, body)
         return self.books.do_once(path, about, key, body, None if path == CHARGES else REMEMBERED)
 

@@ -16,7 +16,8 @@ from deedbox_debezium.stack import Stack
 from tests.chaos.agent import PLACES
 from tests.chaos.forkserver import Process
 from tests.chaos.oracle import Verdict
-from tests.chaos.world import LEASE, World, wait
+from tests.chaos.waiting import wait
+from tests.chaos.world import LEASE, World
 
 CELLS = list(itertools.product(PLACES, ("SIGKILL", "SIGSTOP")))
 NTH = 2  # the commit at which the agent is struck: the second decision of its first run

@@ -18,7 +18,8 @@ from tests.chaos import tools
 from tests.chaos.forkserver import Process
 from tests.chaos.provider import Mood
 from tests.chaos.proxy import Proxy
-from tests.chaos.world import LEASE, World, wait
+from tests.chaos.waiting import wait
+from tests.chaos.world import LEASE, World
 
 LINKS = ("agent_postgres", "worker_postgres", "worker_provider")
 FAULTS = ("cut", "reset", "stall", "lose")
@@ -62,11 +63,6 @@ class Cell:
         """Bring calls under way."""
         raise NotImplementedError
 
-    def count(self, status: str) -> int:
-        """How many of its calls are in this status."""
-        many = "SELECT count(*) FROM outcome WHERE tool = ANY (%s) AND status = %s"
-        return int(self.world.rows(many, self.names, status)[0][0])
-
 
 class AgentCell(Cell):
     """An agent's link: it drives runs over it."""
@@ -78,7 +74,7 @@ class AgentCell(Cell):
         self.victim = world.agent(f"agent-{fault}", self.prefix, database=self.proxy, **words)
 
     def begin(self) -> None:
-        assert wait(lambda: self.count("done") > 2)
+        assert wait(lambda: self.world.count(self.prefix, "done") > 2)
 
 
 class WorkerCell(Cell):
@@ -95,7 +91,7 @@ class WorkerCell(Cell):
 
     def begin(self) -> None:
         self.world.decide(f"{self.prefix}0", *self.names * CALLS)
-        assert wait(lambda: self.count("running") > 2 and self.proxy.connections > 2)
+        assert wait(lambda: self.world.count(self.prefix, "running") > 2 and self.proxy.connections > 2)
 
 
 def cell_of(world: World, link: str, fault: str) -> Cell:

@@ -77,7 +77,13 @@ def test_an_effect_that_nobody_decided_is_wrong() -> None:
 
 def test_another_key_at_the_repeat_is_wrong() -> None:
     requests = [*asked("effect"), *asked("effect", key="box:other")]
-    assert len(verdict(decided("done"), requests, happened()).wrong) == 2
+    assert len(verdict(decided("done"), requests, happened()).wrong) == 1
+
+
+def test_a_rekeyed_repeat_is_no_other_call(  # I6
+) -> None:
+    requests = [*asked("nothing"), *asked("effect", key="box:r:1:0~1")]
+    assert verdict(decided("done"), requests, happened()).holds
 
 
 def test_the_key_of_another_call_is_wrong() -> None:

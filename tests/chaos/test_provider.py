@@ -62,18 +62,18 @@ def test_transfers_ignore_keys_and_can_be_looked_up(outside: Outside) -> None:
     assert [request.did for request in outside.books.requests()] == ["effect", "effect", "lookup", "lookup"]
 
 
-@pytest.mark.parametrize(("ill", "status"), [("busy", 503), ("error_before", 500), ("stored", 500)])
+@pytest.mark.parametrize(("ill", "status"), [("busy", 429), ("error_before", 500), ("stored", 500)])
 def test_ills_without_an_effect(outside: Outside, ill: str, status: int) -> None:
     outside.mood(always(ill))
-    assert post(outside, CHARGES).status_code == status
+    assert post(outside, REFUNDS).status_code == status
     assert not outside.books.effects()
 
 
 def test_a_stored_failure_is_replayed(outside: Outside) -> None:
     outside.mood(always("stored"))
-    post(outside, CHARGES)
+    post(outside, REFUNDS)
     outside.mood(Mood())
-    again = post(outside, CHARGES)
+    again = post(outside, REFUNDS)
     assert again.status_code == 500
     assert again.headers["Idempotent-Replayed"] == "true"
     assert not outside.books.effects()

@@ -11,17 +11,20 @@ from typing import Any, Final
 import httpx2
 from pydantic import BaseModel
 
-from deedbox import Call, Tool, provider_key
+from deedbox import Call, Tool, probe, provider_key, unrepeatable
 from deedbox.effects import Effect
-from deedbox.errors import OutcomeUnknown, Refusal, RetryLater
-from deedbox_consumers import Attempt, Handlers
-from tests.chaos.provider import CHARGES, REFUNDS, REMEMBERED
+from deedbox_consumers import Attempt, DidNotHappen, Handlers, Happened, Probed
+from tests.chaos.provider import CHARGES, REFUNDS, REMEMBERED, TRANSFERS
 
 PROVIDER: Final = "CHAOS_PROVIDER"  # environment: the provider's base URL, as this process is to reach it
-DEADLINE: Final = timedelta(seconds=5)
-# A stopped process or a stalled link delivers late, at most as long as a fault lasts. No fault lasts longer than this.
-LONGEST: Final = timedelta(seconds=4)
 ATTEMPTS: Final = 1000  # chaos repeats a call more often than the world does
+DEADLINE: Final = timedelta(seconds=3)
+# A process that is stopped, a link that is stalled, a provider that is slow: what was sent in time arrives late. No
+# fault lasts longer than LONGEST, so that two of them and the provider's own second stay below what tools allow for.
+LONGEST: Final = timedelta(seconds=2.5)
+SETTLE: Final = timedelta(seconds=6)
+FOR_EVER: Final = timedelta(hours=24)
+FORGOTTEN: Final = timedelta(seconds=REMEMBERED)
 
 
 class Pay(BaseModel):
@@ -44,6 +47,7 @@ class Family:
     effect: Effect
     blocks: bool = False  # its handler is a plain function
     order_by: str | None = None
+    deadline: timedelta = DEADLINE
 
     def tool(self, suffix: str = "") -> Tool[..., Pay, Receipt]:
         """A tool of this family."""
@@ -53,20 +57,38 @@ class Family:
             result=Receipt,
             effect=self.effect,
             order_by=self.order_by,
-            deadline=DEADLINE,
+            deadline=self.deadline,
             attempts=ATTEMPTS,
         )
 
     @property
     def sure(self) -> bool:
-        """Whether its key outlives all that happens here, so that nothing of it is ever in doubt."""
-        return self.effect.window is not None and self.effect.window > timedelta(hours=1)
+        """Whether its key outlives all that happens here, or it can be asked about: nothing is in doubt in the end."""
+        return self.effect.window == FOR_EVER or self.asked
+
+    @property
+    def asked(self) -> bool:
+        """Whether it has a probe."""
+        return self.effect.settle_after is not None
 
 
-CHARGE: Final = Family("charge", CHARGES, provider_key(timedelta(hours=24)))
-MAIL: Final = Family("mail", CHARGES, provider_key(timedelta(hours=24)), blocks=True, order_by="to")
-REFUND: Final = Family("refund", REFUNDS, provider_key(timedelta(seconds=REMEMBERED), margin=LONGEST))
-FAMILIES: Final = {family.name: family for family in (CHARGE, MAIL, REFUND)}
+def key_for(window: timedelta, margin: timedelta) -> Effect:
+    """A key of the provider, which marks the answers that it repeats."""
+    return provider_key(window, margin, replayed="Idempotent-Replayed")
+
+
+CHARGE: Final = Family("charge", CHARGES, key_for(FOR_EVER, SETTLE))
+MAIL: Final = Family("mail", CHARGES, key_for(FOR_EVER, SETTLE), blocks=True, order_by="to")
+REFUND: Final = Family("refund", REFUNDS, key_for(FORGOTTEN, SETTLE))
+INVOICE: Final = Family("invoice", REFUNDS, key_for(FORGOTTEN, SETTLE) | probe(settle_after=SETTLE))
+PAYOUT: Final = Family("payout", TRANSFERS, probe(settle_after=SETTLE))
+TRANSFER: Final = Family("transfer", TRANSFERS, unrepeatable)
+# The same for matrices, in which nothing arrives late: they need not wait long before a probe's no is believed.
+ASK: Final = Family("ask", TRANSFERS, probe(settle_after=timedelta(0)), deadline=timedelta(seconds=2))
+WIRE: Final = Family("wire", TRANSFERS, unrepeatable, blocks=True)
+
+ALL: Final = (CHARGE, MAIL, REFUND, INVOICE, PAYOUT, TRANSFER)
+FAMILIES: Final = {family.name: family for family in (*ALL, ASK, WIRE)}
 
 
 def family_of(tool: str) -> Family:
@@ -74,7 +96,7 @@ def family_of(tool: str) -> Family:
     return FAMILIES[tool.partition("_")[0]]
 
 
-def tools(suffixes: Iterable[str] = ("",), families: Iterable[Family] = FAMILIES.values()) -> list[Tool[..., Any, Any]]:
+def tools(suffixes: Iterable[str] = ("",), families: Iterable[Family] = ALL) -> list[Tool[..., Any, Any]]:
     """One tool of each family for each suffix."""
     return [family.tool(suffix) for suffix in suffixes for family in families]
 
@@ -90,7 +112,7 @@ def hash_of(text: str) -> int:
 
 
 def handlers(given: Iterable[Tool[..., Any, Any]]) -> Handlers:
-    """A handler for each tool: one request to the provider, and its answer read as a careful author would."""
+    """A handler for each tool, a probe for those that have one: one request, its answer as the client has it."""
     handlers = Handlers()
     limits = httpx2.Limits(max_connections=None)
 
@@ -105,32 +127,30 @@ def handlers(given: Iterable[Tool[..., Any, Any]]) -> Handlers:
         family = family_of(tool.name)
 
         async def perform(args: Pay, attempt: Attempt) -> Receipt:
-            return read(await attempt.state[0].post(family.path, **_request(args, attempt)))
+            reply = await attempt.state[0].post(family.path, **_request(args, attempt))
+            return Receipt.model_validate(reply.raise_for_status().json())
 
         def perform_blocking(args: Pay, attempt: Attempt) -> Receipt:
-            return read(attempt.state[1].post(family.path, **_request(args, attempt)))
+            reply = attempt.state[1].post(family.path, **_request(args, attempt))
+            return Receipt.model_validate(reply.raise_for_status().json())
+
+        async def ask(_: Pay, attempt: Attempt) -> Probed[Receipt]:
+            reply = await attempt.state[0].get(family.path, params={"reference": attempt.key}, timeout=_left(attempt))
+            found = reply.raise_for_status().json()["found"]
+            return Happened(Receipt(id=found[0])) if found else DidNotHappen()
 
         handlers.handle(tool)(perform_blocking if family.blocks else perform)
+        if family.asked:
+            handlers.probe(tool)(ask)
 
     for tool in given:
         add(tool)
     return handlers
 
 
-def read(reply: httpx2.Response) -> Receipt:
-    """What the provider's answer means."""
-    if reply.status_code == 503:
-        raise RetryLater(0.2)
-    if reply.status_code in {402, 422}:
-        raise Refusal(str(reply.status_code), reply.text)
-    if reply.status_code != 201:
-        raise OutcomeUnknown(f"{reply.status_code}: {reply.text}")
-    return Receipt.model_validate_json(reply.content)
-
-
 def _request(args: Pay, attempt: Attempt) -> dict[str, Any]:
-    return {
-        "json": args.model_dump(),
-        "headers": {"Idempotency-Key": attempt.key},
-        "timeout": max(attempt.time_left, 0.001),
-    }
+    return {"json": args.model_dump(), "headers": {"Idempotency-Key": attempt.key}, "timeout": _left(attempt)}
+
+
+def _left(attempt: Attempt) -> float:
+    return max(attempt.time_left, 0.001)

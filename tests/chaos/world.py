@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, LiteralString, Self
@@ -26,11 +26,11 @@ from tests.chaos.forkserver import ForkServer, Process
 from tests.chaos.oracle import OPEN, Decided, Verdict, judge
 from tests.chaos.outside import Outside
 from tests.chaos.proxy import Proxy
+from tests.chaos.waiting import PATIENCE, wait
 from tests.support.pipeline import Pipeline, open_pipeline
 from tests.support.shop import Shop
 
 LEASE: Final = 2.0  # seconds: short, so that nobody need wait for the usual 20
-PATIENCE: Final = 120.0  # seconds: a bound on each wait, met only when something is broken
 _numbers = itertools.count()
 
 CALLS: Final = """
@@ -166,6 +166,12 @@ class World:
         )
         return str(found[0][0]) if found else ""
 
+    def count(self, prefix: str, status: str) -> int:
+        """How many calls of the runs with this prefix are in a status."""
+        many = """SELECT count(*) FROM action a JOIN outcome o ON o.action_id = a.id
+                  WHERE starts_with(a.run_id, %s) AND o.status = %s"""
+        return int(self.rows(many, prefix, status)[0][0])
+
     def open_calls(self) -> int:
         """How many calls are still to be brought to an end by workers."""
         return int(self.rows("SELECT count(*) FROM outcome WHERE status = ANY (%s)", list(OPEN))[0][0])
@@ -212,13 +218,3 @@ class World:
         with psycopg.connect(self.shop.url, autocommit=True) as conn:
             conn.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
             conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(f"{schema}_outbox")))
-
-
-def wait(happened: Callable[[], object], patience: float = PATIENCE) -> bool:
-    """Look again and again until it has happened; False when the patience is over."""
-    deadline = time.monotonic() + patience
-    while not happened():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
