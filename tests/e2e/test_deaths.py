@@ -19,6 +19,8 @@ PATIENCE = 60.0  # seconds: a bound on each wait, met only when something is bro
 @pytest.fixture(scope="module")
 def stage(stack: Stack) -> Iterator[Stage]:
     """A ledger, its connector and the provider, for all tests of this file; each has orders of its own."""
+    with psycopg.connect(stack.database_url, autocommit=True) as conn:
+        conn.execute("DROP SCHEMA IF EXISTS deaths CASCADE")  # of an earlier version's tests
     with Stage(stack, schema="deaths") as stage:
         yield stage
 

@@ -24,7 +24,7 @@ def one(bank: Deedbox, conn: psycopg.Connection, tool: Any) -> UUID:
 
 def row(conn: psycopg.Connection, id_: UUID, columns: str = "status, unsettled, probe") -> tuple[Any, ...]:
     """Columns of an outcome."""
-    found = conn.execute(f"SELECT {columns} FROM outcome WHERE action_id = %s", [id_]).fetchone()  # type: ignore[arg-type] # the test's own words
+    found = conn.execute(f"SELECT {columns} FROM outcome WHERE action_id = %s", [id_]).fetchone()
     assert found is not None
     return found
 

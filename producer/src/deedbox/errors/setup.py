@@ -38,7 +38,7 @@ class NotMigrated(NotReady):
 
 
 class MigrationChanged(NotReady):
-    """Migration {name} was applied to schema {schema} with another text: this is a development version; start from an empty schema."""
+    """Migration {name} was applied to schema {schema} with another text: no release has it yet, so there is no way from one to the other. Start from an empty schema; of a local stack: `deedbox stack reset`."""
 
     name: str
     schema: str
