@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from deedbox import Deedbox
 from tests.support.fleet import decide, ids
@@ -22,9 +23,11 @@ def one(bank: Deedbox, conn: psycopg.Connection, tool: Any) -> UUID:
     return ids(conn, decide(bank, call))[0]
 
 
-def row(conn: psycopg.Connection, id_: UUID, columns: str = "status, unsettled, probe") -> tuple[Any, ...]:
+def row(conn: psycopg.Connection, id_: UUID, columns: LiteralString = "status, unsettled, probe") -> tuple[Any, ...]:
     """Columns of an outcome."""
-    found = conn.execute(f"SELECT {columns} FROM outcome WHERE action_id = %s", [id_]).fetchone()
+    found = conn.execute(
+        sql.SQL("SELECT {} FROM outcome WHERE action_id = %s").format(sql.SQL(columns)), [id_]
+    ).fetchone()
     assert found is not None
     return found
 

@@ -7,7 +7,6 @@ import contextlib
 import contextvars
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deedbox.signals import reach
@@ -110,8 +109,8 @@ class Performer:
             call.sent = True
 
     async def _in_thread(self, call: Claimed, function: Callable[..., Any], place: str) -> Any:
-        work = partial(contextvars.copy_context().run, self._block, call, function, place)
-        call.thread = self._pools[call.tool.name].submit(work)
+        context = contextvars.copy_context()
+        call.thread = self._pools[call.tool.name].submit(context.run, self._block, call, function, place)
         try:
             return await asyncio.wrap_future(call.thread)
         finally:
