@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from deedbox import Deedbox
-from deedbox_consumers import RetryLater, Worker
+from deedbox_consumers import Attempt, CannotTell, Happened, OutcomeUnknown, RetryLater, Worker
 from deedbox_consumers.source import SourceName
-from tests.support.fleet import Provider, decide, outcomes, wait_until
-from tests.support.shop import Shop, charge, lookup, mail
+from tests.support.fleet import Provider, decide, outcomes, status, wait_until
+from tests.support.shop import Receipt, Shop, charge, lookup, mail, refund
 
 
 class SourceConformance:
@@ -22,7 +22,7 @@ class SourceConformance:
     def worker(self, shop: Shop, provider: Provider, options: dict[str, Any], **more: Any) -> Worker:
         """A worker that stands alone: nothing wakes it but its source."""
         given = {"database_url": shop.url, "schema": shop.schema, "source": self.source, **options, **more}
-        return Worker(None, provider.handlers(), **given)
+        return Worker(None, given.pop("handlers", None) or provider.handlers(), **given)
 
     def test_performs_what_is_committed_once_and_the_result_comes_back(  # I1 I6
         self, shop: Shop, box: Deedbox, options: dict[str, Any]
@@ -56,6 +56,27 @@ class SourceConformance:
         positions = [int(key.rsplit(":", 1)[1]) for key in provider.requests]
         assert [at for at in positions if at % 2 == 0] == list(range(0, 16, 2))
         assert [at for at in positions if at % 2 == 1] == list(range(1, 16, 2))
+
+    def test_a_lost_answer_is_asked_about_until_somebody_knows(  # I5 I7
+        self, shop: Shop, box: Deedbox, options: dict[str, Any]
+    ) -> None:
+        provider, said = Provider(), iter([CannotTell("it is down")])
+
+        def lose(_args: Any, _attempt: Attempt) -> Any:
+            raise OutcomeUnknown("no answer")
+
+        def say(_args: Any, attempt: Attempt) -> Any:
+            return next(said, Happened(Receipt(id=attempt.key)))
+
+        provider.on |= {"refund": lose, "refund?": say}
+        with Deedbox(shop.url, tools=[refund], schema=shop.schema) as bank, shop.connect() as conn:
+            with self.worker(shop, provider, options, handlers=provider.money(), tools=["refund"]):
+                run = decide(bank, refund(customer="c", cents=1))
+                wait_until(lambda: status(conn, run)[0] == "done")
+            emitted = "SELECT type FROM outbox WHERE key = %s AND type <> 'result' ORDER BY id"
+            assert conn.execute(emitted, [f"{run.id}:1:0"]).fetchall() == [("call",), ("probe",)]
+        assert len(provider.requests) == 1
+        assert len(provider.probes) == 2
 
     def test_what_is_put_off_comes_again_under_the_same_key(  # I6
         self, shop: Shop, box: Deedbox, options: dict[str, Any]
