@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 DISTS := producer debezium consumers
 PACKAGES := deedbox deedbox_debezium deedbox_consumers
 # Folders that come later are checked as soon as they exist.
-CODE := $(wildcard $(DISTS:%=%/src) tests tools benchmarks examples)
+CODE := $(wildcard $(DISTS:%=%/src) tests tools benchmarks examples docs/model)
 CHECKS := style lint types public imports lengths sql locks
 
 .PHONY: help
@@ -127,6 +127,10 @@ locks: .venv/dev.stamp ## · locks hold hashes and no addresses, and agree
 .PHONY: invariants
 invariants: .venv/dev.stamp ## I1-I16 and the tests that cite them
 	@$(BIN)/python -m tools.invariants $(ARGS)
+
+.PHONY: model
+model: .venv/bin/python ## the protocol, checked in all its states (ARGS="--trace no-fence")
+	@$(BIN)/python -m docs.model $(ARGS)
 
 .PHONY: bench
 bench: .venv/dev.stamp ## the benchmark on the real stack (ARGS=--json)
