@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deedbox.chat import openai_chat, plain
+from deedbox.chat import Chat, openai_chat, plain
 from deedbox.codec import AvroCodec, Codec
-from deedbox.errors import RunTaken, UnknownCall, UnknownRun, UnknownTool, WorkerEnded
+from deedbox.errors import (
+    NotAChat,
+    NotATool,
+    NothingDecided,
+    NotMessages,
+    RunTaken,
+    ToolTwice,
+    TurnOver,
+    UnknownCall,
+    UnknownRun,
+    UnknownTool,
+    WorkerEnded,
+)
 from deedbox.journal import Journal
 from deedbox.keys import check_run_id
 from deedbox.outcomes import Outcome, outcome_of
 from deedbox.settings import Settings
 from deedbox.statements import Statements
 from deedbox.step import NewStep, decide
+from deedbox.tool import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pydantic import BaseModel
 
-    from deedbox.chat import Chat, Json
+    from deedbox.chat import Json
     from deedbox.step import AnyCall, AnyTool
     from deedbox.tool import Call
 
@@ -36,6 +50,8 @@ class BoxCore:
     chat      the dialect of your model's client (deedbox.chat)
     schema    of the ledger; default `deedbox`
     codec     how arguments become bytes; give the same to the workers
+
+    Raises MissingSetting, WrongSetting, WrongDatabaseUrl, NotATool, ToolTwice, NotAChat.
     """
 
     def __init__(
@@ -50,9 +66,11 @@ class BoxCore:
         settings = Settings.load(url, schema)
         self.database_url: str = settings.need("database_url")
         self.schema: str = settings.schema
+        if not isinstance(chat, Chat):
+            raise NotAChat(given=repr(chat))
         self.chat: Chat = chat
         self.codec: Codec = codec or AvroCodec()
-        self.tools_by_name: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
+        self.tools_by_name: Mapping[str, AnyTool] = by_name(tools)
         self.statements: Statements = Statements("deedbox", "agent.sql", self.schema)
         self.registry: Statements = Statements("deedbox", "registry.sql", self.schema)
         self.migrations: Statements = Statements("deedbox", "migrate.sql", self.schema)
@@ -121,11 +139,18 @@ class RunCore:
             raise UnknownCall(run_id=self.id, key=call.key)
         return outcome_of(known.status, known.result, known.error, call.tool.result)
 
+    def check_turn(self, number: int) -> None:
+        """Raise TurnOver unless step `number` is still to be committed."""
+        if self.journal.next != number:
+            raise TurnOver(run_id=self.id, step=number)
+
     def decision(self, reply: object | None, calls: Iterable[AnyCall] | None) -> NewStep:
         """The next step: what the reply, or code without a model, decides. Raises BadInput."""
+        core, journal = self.core, self.journal
         if reply is not None and calls is not None:
             raise TypeError("give the model's reply, or the calls of code without a model, not both")
-        core, journal = self.core, self.journal
+        if reply is None and calls is None:
+            raise NothingDecided(run_id=self.id, step=journal.next)
         recorded = None if reply is None else plain(reply)
         asked, valid, payloads = decide(core.chat, core.codec, core.tools_by_name, recorded, calls)
         for call in valid.values():
@@ -135,9 +160,34 @@ class RunCore:
         return NewStep(self.id, journal.next, "decision", recorded, (), shown, asked, valid, payloads)
 
 
+def by_name(tools: Iterable[AnyTool]) -> dict[str, AnyTool]:
+    """The tools by their names; raises NotATool and, for two of one name or title, ToolTwice."""
+    if not isinstance(tools, Iterable):
+        raise NotATool(given=repr(tools))
+    found: dict[str, AnyTool] = {}
+    titles: set[str] = set()
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            raise NotATool(given=repr(tool))
+        if tool.name in found or tool.title in titles:
+            raise ToolTwice(name=tool.name if tool.name in found else tool.title)
+        found[tool.name] = tool
+        titles.add(tool.title)
+    return found
+
+
 def first_step(run_id: str, messages: Iterable[Any]) -> NewStep:
-    """Step 0 of a run; raises InvalidRunId."""
-    return NewStep(check_run_id(run_id), 0, "input", messages=[plain(message) for message in messages])
+    """Step 0 of a run; raises InvalidRunId, NotMessages."""
+    check_run_id(run_id)
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise NotMessages(given=repr(messages))
+    told = []
+    for message in messages:
+        try:
+            told.append(plain(message))
+        except TypeError:
+            raise NotMessages(given=f"one that holds {message!r}") from None
+    return NewStep(run_id, 0, "input", messages=told)
 
 
 def must_open(step: NewStep, row: Sequence[Any] | None) -> bool:

@@ -15,9 +15,9 @@ TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")  # a topic's last part and, at 6
 _KEY = re.compile(rf"({RUN_ID.pattern}):(0|[1-9][0-9]{{0,9}}):(0|[1-9][0-9]{{0,9}})")
 
 
-def check_run_id(run_id: str) -> str:
+def check_run_id(run_id: object) -> str:
     """Give the run id back, or raise InvalidRunId."""
-    if not RUN_ID.fullmatch(run_id):
+    if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
         raise InvalidRunId(run_id=run_id)
     return run_id
 

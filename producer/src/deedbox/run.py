@@ -87,8 +87,9 @@ class Turn:
         """Your rows and the decision in one transaction of the box's own connection, committed at the end of the block.
 
         If somebody else decided the same meanwhile, the block is rolled back and the run reads on. Raises
-        PlanDivergence when they decided something else, NoTransaction when a statement of the block has failed. `calls`
-        is for code without a model.
+        PlanDivergence when they decided something else, NoTransaction when a statement of the block has failed, and
+        before the block TurnOver when this turn is committed, NothingDecided when there is no reply. `calls` is for
+        code without a model.
         """
         step = self._step(reply, calls)
         try:
@@ -110,7 +111,8 @@ class Turn:
         """Put the decision into your transaction `on`; returns the calls with their keys.
 
         Nothing counts before your transaction commits. Raises StepTaken, which is to roll your rows back, when somebody
-        else decided the same; PlanDivergence when they decided something else; NoTransaction, NotAHandle.
+        else decided the same; PlanDivergence when they decided something else; NoTransaction, NotAHandle, TurnOver,
+        NothingDecided.
 
         Without `on` the decision is committed at once, alone; when somebody else decided the same, there are no calls
         and the run reads on.
@@ -127,6 +129,7 @@ class Turn:
         return self._took(step, made)
 
     def _step(self, reply: object | None, calls: Iterable[AnyCall] | None) -> NewStep:
+        self.run.check_turn(self.number)
         step = self.run.decision(reply, calls)
         self.run.journal.stale = True  # until we know that it is through
         return step

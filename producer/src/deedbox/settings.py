@@ -8,7 +8,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deedbox.errors import BrokenSettings, MissingSetting, WrongSetting
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from deedbox.errors import BrokenSettings, MissingSetting, WrongDatabaseUrl, WrongSetting
 
 LOCAL = Path(".deedbox/settings.json")  # in the working directory or one above it
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -65,10 +68,12 @@ class Settings:
         )
 
     def need(self, name: str) -> str:
-        """The setting `name`, or MissingSetting, which says where to give it."""
+        """The setting `name`, or MissingSetting, which says where to give it; raises WrongDatabaseUrl, too."""
         value: str | None = getattr(self, name)
         if not value:
             raise MissingSetting(name=name, option="--" + name.replace("_", "-"), variable=f"DEEDBOX_{name.upper()}")
+        if name == "database_url":
+            check_url(value)
         return value
 
 
@@ -82,6 +87,18 @@ def _local() -> dict[str, str]:
             except (ValueError, TypeError) as problem:
                 raise BrokenSettings(path=path, problem=problem) from problem
     return {}
+
+
+def check_url(url: str) -> None:
+    """Raise WrongDatabaseUrl for what is neither a URL of Postgres nor a list of name=value."""
+    try:
+        ports = str(conninfo_to_dict(url).get("port") or "")
+    except UnicodeEncodeError:
+        raise WrongDatabaseUrl(problem="it holds bytes that are no text") from None
+    except psycopg.ProgrammingError as problem:
+        raise WrongDatabaseUrl(problem=" ".join(str(problem).split())) from None
+    if not all(port.isdecimal() for port in ports.split(",") if port):
+        raise WrongDatabaseUrl(problem=f"its port is {ports!r}")
 
 
 def check_name(name: str, value: str) -> None:

@@ -152,6 +152,44 @@ class NoTools(BadInput):
     why: str
 
 
+class NotATool(BadInput):
+    """tools= takes a list of deedbox.Tool, not {given}: define each with Tool(name, args=…, result=…, effect=…)."""
+
+    given: str
+
+
+class ToolTwice(BadInput):
+    """Two of the tools are called {name}, and a reply could mean either: give each of them once, with a name and title of its own."""
+
+    name: str
+
+
+class NotAChat(BadInput):
+    """chat= takes a dialect, not {given}: give deedbox.openai_chat, deedbox.openai_responses or deedbox.anthropic_chat."""
+
+    given: str
+
+
+class NotMessages(BadInput):
+    """messages= takes a list of messages, each a mapping or a client's object, not {given}: write messages=[user("…")]."""
+
+    given: str
+
+
+class ResultDoesNotFit(BadInput):
+    """This is no result of {tool}, and nothing was written: {problems}."""
+
+    tool: str
+    problems: str
+
+
+class NoSuchTool(BadInput):
+    """There is no tool {tool} in schema {schema}: `deedbox tools list` lists them."""
+
+    tool: str
+    schema: str
+
+
 class UnknownTool(BadInput):
     """The tool {tool} is not one of this box: add it to tools=[...]."""
 

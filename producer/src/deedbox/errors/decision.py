@@ -24,6 +24,18 @@ class NoSuchCall(BadInput):
     key: str
 
 
+class NoSuchRun(BadInput):
+    """There is no run {run_id}: `deedbox runs list` lists them."""
+
+    run_id: str
+
+
+class NothingChosen(BadInput):
+    """Which dead letters are meant? Give their keys, a filter ({filters}), or --all."""
+
+    filters: str
+
+
 class RunTaken(BadInput):
     """Run {run_id} was opened with other messages: leave messages away to resume it, or choose another run id."""
 
@@ -68,6 +80,20 @@ class Unsettled(CommitRefused):
 
 class TurnLeft(CommitRefused):
     """Turn {step} of run {run_id} ended without a committed step: commit in it, and let your transaction end before the loop goes on."""
+
+    run_id: str
+    step: int
+
+
+class TurnOver(BadInput):
+    """Turn {step} of run {run_id} is committed, and one turn is one decision: what comes next is decided in the next turn of the loop."""
+
+    run_id: str
+    step: int
+
+
+class NothingDecided(BadInput):
+    """Turn {step} of run {run_id} was given no reply: give your model's reply or, for code without a model, calls=[…] (an empty list ends the run)."""
 
     run_id: str
     step: int

@@ -22,6 +22,12 @@ class WrongSetting(BadInput):
     value: str
 
 
+class WrongDatabaseUrl(BadInput):
+    """The database URL cannot be read ({problem}): write postgresql://user:password@host:5432/database"""
+
+    problem: str
+
+
 class BrokenSettings(BadInput):
     """{path} cannot be read ({problem}): remove it; `deedbox stack up` writes it anew."""
 
@@ -30,11 +36,16 @@ class BrokenSettings(BadInput):
 
 
 class NotMigrated(NotReady):
-    """Schema {schema} is at migration {found} and this version needs {wanted}: run `deedbox init`."""
+    """Schema {schema} is at migration {found} and this version needs {wanted}: run `{command}`."""
 
     schema: str
     found: int | str
     wanted: int
+    command: str
+
+    def __init__(self, *, schema: str, found: int | str, wanted: int, **_: object) -> None:
+        command = "deedbox init" if schema == "deedbox" else f"deedbox init --schema {schema}"
+        super().__init__(schema=schema, found=found, wanted=wanted, command=command)
 
 
 class MigrationChanged(NotReady):
