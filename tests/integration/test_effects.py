@@ -198,11 +198,52 @@ def test_no_permits_a_repeat_under_the_key_at_once(bank: Deedbox, shop: Shop, co
     id_ = one(bank, conn, payout)
     with shop.hands() as hands:
         hands.claim([id_])
-        hands.finish(id_, 1, "stored", error={"reason": "500", "stored": True}, delay=SOON)
-        assert row(conn, id_) == ("pending", True, True)
+        hands.finish(id_, 1, "unknown", delay=SOON)
+        conn.execute("UPDATE outcome SET probe = true")
         hands.claim([id_])
         hands.finish(id_, 2, "absent", delay="0 s")
         assert row(conn, id_) == ("pending", True, False)
+
+
+def test_a_no_about_a_key_that_holds_a_stored_failure_waits(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """Under the key only the stored failure would come again."""
+    id_ = one(bank, conn, payout)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "stored", error={"reason": "500", "stored": True}, delay=SOON)
+        hands.claim([id_])
+        hands.finish(id_, 2, "absent", delay="0 s")
+        assert row(conn, id_) == ("retry", True, True)
+
+
+def test_a_no_counts_from_when_it_was_asked_for(bank: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:  # I16
+    """The first request arrives between the probe's answer and its record."""
+    id_ = one(bank, conn, refund)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown", delay=SOON)
+        hands.claim([id_])
+        conn.execute(
+            "UPDATE outcome SET claimed_at = claimed_at - interval '12 min', sent_at = sent_at - interval '12 min'"
+        )
+        hands.finish(id_, 2, "absent")
+        assert row(conn, id_) == ("retry", True, True)
+
+
+def test_a_late_no_to_what_may_be_repeated_says_nothing_of_the_times_before(  # I8 I16
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    id_ = one(bank, conn, lookup)
+    with shop.hands() as stopped, shop.hands() as hands:
+        stopped.claim([id_])
+        stopped.finish(id_, 1, "unknown", delay=SOON)
+        stopped.claim([id_])
+        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
+        hands.sweep()
+        assert stopped.finish(id_, 2, "refused", error={"code": "404", "message": "no"}) == "late"
+    assert row(conn, id_, "status, unsettled") == ("pending", True)
 
 
 def test_past_the_window_a_probe_decides(bank: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:  # I9
@@ -232,8 +273,11 @@ def test_a_probe_gives_a_call_whose_key_holds_a_stored_failure_a_new_one(  # I6
         hands.claim([id_])
         hands.finish(id_, 1, "stored", error={"reason": "500", "stored": True}, delay=SOON)
         hands.claim([id_])
+        hands.finish(id_, 2, "cannot_tell", delay="0 s")
         age(conn, "12 min")
-        hands.finish(id_, 2, "absent", delay="0 s")
+        hands.sweep()
+        hands.claim([id_])
+        hands.finish(id_, 3, "absent", delay="0 s")
         assert row(conn, id_, "status, unsettled, rekeyed, first_sent_at") == ("pending", False, 1, None)
         assert hands.conn.execute("SELECT rekeyed FROM claim(%s, %s)", [[id_], hands.owner]).fetchone() == (1,)
     assert conn.execute("SELECT who, verb FROM audit").fetchall() == [("probe", "rekey")]
@@ -298,8 +342,8 @@ def test_an_effect_after_closing_is_an_alarm(bank: Deedbox, shop: Shop, conn: ps
         conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
         hands.sweep()
         conn.execute("UPDATE tool SET attempts = 1")
-        hands.claim([id_])
         age(conn, "12 min")
+        hands.claim([id_])
         hands.finish(id_, 2, "absent")
         assert row(conn, id_, "status, unsettled") == ("gave_up", False)
         assert stopped.finish(id_, 1, "done", result={"id": "re_1"}) == "alarm"

@@ -61,6 +61,26 @@ def test_a_row_heard_of_before_it_can_be_read_is_asked_for_again(  # I1
     assert len(provider.requests) == 1
 
 
+def test_a_repeat_heard_of_before_it_can_be_read_is_asked_for_again(  # I1 I5
+    box: Deedbox, shop: Shop, conn: psycopg.Connection, spoken: Spoken
+) -> None:
+    """Every emission can be here before its transaction is visible: the row still shows the attempt before."""
+    provider, asked = Provider(), threading.Event()
+    run = decide(box, charge(customer="c", cents=1))
+    (id_,) = ids(conn, run)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        signals.arm("after_claim", asked.set, nth=3)
+        with Worker(box, provider.handlers()):
+            spoken.bring(replace(record_of(conn, id_), attempt=1))  # the one that is running: nothing to do
+            wait_until(lambda: spoken.answered == [id_])
+            spoken.bring(replace(record_of(conn, id_), attempt=2))
+            assert asked.wait(PATIENCE)
+            hands.finish(id_, 1, "retry", delay="1 s")
+            assert outcomes(box, run) == ["done"]
+    assert len(provider.requests) == 1
+
+
 def test_a_row_that_never_appears_is_set_aside(
     box: Deedbox, spoken: Spoken, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # I5 I14

@@ -35,7 +35,7 @@ class Hands:
     def claim(self, ids: Iterable[UUID]) -> dict[UUID, tuple[str, int | None]]:
         """Verdict and attempt by id."""
         rows = self.conn.execute("SELECT id, verdict, attempt FROM claim(%s, %s)", [list(ids), self.owner])
-        return {id_: (verdict, attempt) for id_, verdict, attempt in rows}
+        return {id_: (verdict, attempt if verdict == "claimed" else None) for id_, verdict, attempt in rows}
 
     def take(self) -> dict[UUID, int]:
         """Claim whatever is pending: attempts by id."""

@@ -116,8 +116,11 @@ def test_a_window_has_to_be_longer_than_its_margin() -> None:
 
 
 def test_a_key_and_a_probe_join_in_either_order_and_nothing_else_does() -> None:
-    key, ask = provider_key(timedelta(hours=1), replayed="Replayed"), probe(settle_after=timedelta(minutes=1))
-    assert key | ask == ask | key == Effect(key.window, key.margin, "Replayed", timedelta(minutes=1))
+    key, ask = provider_key(timedelta(hours=1), replayed="Replayed"), probe(settle_after=timedelta(minutes=20))
+    # What was sent under the key has arrived before the provider may forget it.
+    assert key | ask == ask | key == Effect(key.window, timedelta(minutes=20), "Replayed", timedelta(minutes=20))
+    with pytest.raises(InvalidEffect, match="longer window"):
+        _ = key | probe(settle_after=timedelta(hours=1))
     assert [effect.kind for effect in (key, ask, key | ask, repeatable, unrepeatable)] == [
         "provider_key",
         "probe",

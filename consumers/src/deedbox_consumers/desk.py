@@ -122,7 +122,7 @@ class Desk:
             if delay is not None:  # tried again soon: the lane keeps the call
                 await self._pause(delay.total_seconds())
                 asked, began = 0, now()
-            elif await self._wait(record, verdict.word, asked, now() - began):
+            elif await self._wait(record, _seen(record, verdict), asked, now() - began):
                 asked += 1
             else:
                 return
@@ -200,10 +200,11 @@ class Desk:
     def _open(self, record: Record, decoded: Decoded | str, verdict: Verdict) -> Claimed:
         tool = self._handlers[record.tool].tool
         until = now() + tool.deadline.total_seconds()
-        if verdict.window_left is not None and not verdict.probe:
+        probes = bool(verdict.probe)
+        if verdict.window_left is not None and not probes:
             until = min(until, now() + verdict.window_left.total_seconds())
         attempt = Attempt(
-            key=idempotency_key(self._box, verdict.key, verdict.rekeyed),
+            key=idempotency_key(self._box, verdict.key, verdict.rekeyed or 0),
             call=verdict.key,
             tool=record.tool,
             number=verdict.attempt,
@@ -213,7 +214,7 @@ class Desk:
         )
         args = None if isinstance(decoded, str) else decoded[0]
         keyed = verdict.window_left is not None
-        return Claimed(record, tool, args, attempt, verdict.owner, verdict.probe, keyed)
+        return Claimed(record, tool, args, attempt, verdict.owner, probes, keyed)
 
     async def _attempt(self, call: Claimed, decoded: Decoded | str, verdict: Verdict) -> timedelta | None:
         """Perform or ask, and record it; the delay after which the lane is to go on with the call."""
@@ -266,7 +267,7 @@ class Desk:
             await self._pause(ABSENT[asked] if asked < len(ABSENT) else 1.0)
             return True
         if word == "absent":
-            await self._set_aside(record, f"no such call is to be seen after {ABSENT_FOR:.0f} s")
+            await self._set_aside(record, f"no such call, or attempt of it, is to be seen after {ABSENT_FOR:.0f} s")
             return False
         if word == "forbidden":
             await self._set_aside(record, "it is a call of another tool than its topic's")
@@ -323,3 +324,13 @@ class Desk:
             log.error("%s: %s after attempt %d: %s", key, recorded.status, call.attempt.number, report.error)
         elif report.status != "done" and report is not GIVEN_BACK:
             log.warning("%s: attempt %d: %s: %s", key, call.attempt.number, report.status, report.error)
+
+
+def _seen(record: Record, verdict: Verdict) -> str:
+    """The verdict's word, or absent: the record is for an attempt that cannot be seen yet.
+
+    Every emission can be here before its transaction is visible, also that of a retry.
+    """
+    if verdict.word in ("running", "held", "retry", "in_doubt") and record.attempt > verdict.attempt:
+        return "absent"
+    return verdict.word

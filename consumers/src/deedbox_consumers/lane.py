@@ -7,6 +7,8 @@ from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from deedbox_consumers.clock import now
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from uuid import UUID
@@ -15,6 +17,18 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
+ROOM_BYTES = 64 * 2**20  # of the arguments of one tool's records: they may be large, and thousands wait
+
+
+class Lane:
+    """The records of one order key; the first is at work, and its call claimed at a moment or (None) not yet."""
+
+    __slots__ = ("claimed_at", "records")
+
+    def __init__(self, record: Record) -> None:
+        self.records = deque((record,))
+        self.claimed_at: float | None = None
+
 
 class Lanes:
     """All that this worker has received and not finished.
@@ -22,7 +36,7 @@ class Lanes:
     `work` takes one record to its end, and says when its call is claimed: another record of the call is then no longer
     one too many. It is called for the next record of a key when the one before is at its end.
     `fail` is told what a lane could not cope with, which is the end of the worker. `room` is how many records of one
-    tool are taken before its source rests: one that is blocked or paused stops no other.
+    tool, and `room_bytes` how much of them, are taken before its source rests: one that is paused stops no other.
     """
 
     def __init__(
@@ -30,13 +44,16 @@ class Lanes:
         work: Callable[[Record, Callable[[], object]], Awaitable[None]],
         fail: Callable[[BaseException], None],
         room: int = 4000,
+        room_bytes: int = ROOM_BYTES,
     ) -> None:
         self._work = work
         self._waiting: dict[UUID, Record] = {}
         self._fail = fail
         self._room = room
+        self._room_bytes = room_bytes
         self._counts: Counter[str] = Counter()
-        self._lanes: dict[Key, deque[Record]] = {}
+        self._bytes: Counter[str] = Counter()
+        self._lanes: dict[Key, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -47,9 +64,14 @@ class Lanes:
         """Whether a record of this call waits; one whose call is claimed does not any more."""
         return id_ in self._waiting
 
+    def waiting(self, id_: UUID) -> Record | None:
+        """The record of this call that waits, if one does."""
+        return self._waiting.get(id_)
+
     def full(self, tool: str, resting: bool = False) -> bool:
         """Whether the source of a tool is to rest: from the room's end until half of it is free again."""
-        return self._counts[tool] > (self._room // 2 if resting else self._room)
+        part = 2 if resting else 1
+        return self._counts[tool] > self._room // part or self._bytes[tool] > self._room_bytes // part
 
     def put(self, record: Record) -> None:
         """Append a record to its lane, unless its call waits in one already or no more are taken."""
@@ -57,26 +79,39 @@ class Lanes:
             return
         self._waiting[record.id] = record
         self._counts[record.tool] += 1
+        self._bytes[record.tool] += len(record.payload)
         key = record.tool, record.order_key
         if (lane := self._lanes.get(key)) is not None:
-            lane.append(record)
+            lane.records.append(record)
         else:
-            lane = self._lanes[key] = deque((record,))
+            lane = self._lanes[key] = Lane(record)
             task = asyncio.get_running_loop().create_task(self._run(key, lane))
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, key, lane))
 
-    def drop(self, unwanted: Callable[[Record], bool]) -> None:
-        """Forget waiting records. The first of each lane is left to end by itself: its claim may be under way."""
+    def behind(self, tool: str, patience: float) -> list[Record]:
+        """What waits behind calls of a tool that were claimed more than `patience` seconds ago."""
+        since = now() - patience
+        return [
+            record
+            for (name, _), lane in self._lanes.items()
+            if name == tool and lane.claimed_at is not None and lane.claimed_at < since
+            for record in list(lane.records)[1:]
+        ]
+
+    def drop(self, unwanted: Callable[[Record], bool]) -> list[Record]:
+        """Forget waiting records, and say which. The first of each lane ends by itself: it may be claimed just now."""
+        dropped = []
         for lane in self._lanes.values():
-            first, *waiting = lane
-            lane.clear()
-            lane.append(first)
+            first, *waiting = lane.records
+            lane.records = deque((first,))
             for record in waiting:
                 if unwanted(record):
                     self._forget(record)
+                    dropped.append(record)
                 else:
-                    lane.append(record)
+                    lane.records.append(record)
+        return dropped
 
     def close(self) -> None:
         """Take no more, and forget what waits."""
@@ -94,25 +129,33 @@ class Lanes:
         for task in self._tasks:
             task.cancel()
 
-    async def _run(self, key: Key, lane: deque[Record]) -> None:
-        while lane:
-            await self._work(lane[0], partial(self._claimed, lane[0]))
-            self._forget(lane.popleft())
+    async def _run(self, key: Key, lane: Lane) -> None:
+        while lane.records:
+            first = lane.records[0]
+            await self._work(first, partial(self._claimed, lane, first))
+            lane.claimed_at = None
+            self._forget(lane.records.popleft())
         del self._lanes[key]
 
-    def _claimed(self, record: Record) -> None:
+    def _claimed(self, lane: Lane, record: Record) -> None:
+        if lane.claimed_at is None:
+            lane.claimed_at = now()
+        self._waits_no_more(record)
+
+    def _waits_no_more(self, record: Record) -> None:
         if self._waiting.get(record.id) is record:
             del self._waiting[record.id]
 
     def _forget(self, record: Record) -> None:
-        self._claimed(record)
+        self._waits_no_more(record)
         self._counts[record.tool] -= 1
+        self._bytes[record.tool] -= len(record.payload)
 
-    def _ended(self, key: Key, lane: deque[Record], task: asyncio.Task[None]) -> None:
+    def _ended(self, key: Key, lane: Lane, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if lane:  # cut off, perhaps before it began
+        if lane.records:  # cut off, perhaps before it began
             del self._lanes[key]
-            for record in lane:
+            for record in lane.records:
                 self._forget(record)
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._fail(problem)

@@ -39,8 +39,8 @@ class Verdict(NamedTuple):
     attempt: int = 0
     digest: bytes = b""
     window_left: timedelta | None = None
-    probe: bool = False
-    rekeyed: int = 0
+    probe: bool | None = False
+    rekeyed: int | None = 0
 
 
 class Recorded(NamedTuple):
@@ -132,7 +132,7 @@ class Ledger:
         if losses != self._claims.losses:
             ours = at_work()
             await self._give_back(owner, [row[0] for row in rows if row[1] == "running" and row[0] not in ours])
-        verdicts = {id_: Verdict(word, owner, *claimed) for id_, word, *claimed in rows}
+        verdicts = {id_: Verdict(word, owner, *facts) for id_, word, *facts in rows}
         busy = Verdict("busy", owner)
         return [verdicts.pop(id_, busy) for id_ in ids]
 
@@ -191,8 +191,8 @@ class Ledger:
         """Calls as records, straight from the ledger."""
         rows = await self._leases.rows(self._say["records"], [list(ids)])
         return [
-            Record(id_, tool, key, order_key, payload)
-            for id_, tool, kind, key, order_key, payload in rows
+            Record(id_, tool, key, order_key, payload, None, attempt)
+            for id_, tool, kind, key, order_key, payload, attempt in rows
             if kind in KINDS
         ]
 

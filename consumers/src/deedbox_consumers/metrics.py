@@ -5,10 +5,11 @@
 | `deedbox_attempts_total` | tool, ended | attempts by how they ended, in the words of their reports |
 | `deedbox_outcomes_total` | tool, status | calls that became done, refused, gave_up or in_doubt here |
 | `deedbox_late_total` | tool | reports that came too late and are kept |
-| `deedbox_effects_after_closing_total` | tool | of these, effects of calls that had been closed without one |
+| `deedbox_effects_after_closing_total` | tool | of these, effects of calls that were closed without one |
 | `deedbox_strays_total` | tool | records that were set aside |
 | `deedbox_sweep_total` | duty | what the sweep did, by duty |
 | `deedbox_running` | tool | calls under way |
+| `deedbox_unanswered_seconds` | tool | for how long the oldest record that was received has been waiting for its claim |
 
 They are served at `/metrics` beside `/livez`, in the default registry of prometheus-client.
 """
@@ -26,3 +27,6 @@ alarms: Counter = Counter(
 strays: Counter = Counter("deedbox_strays_total", "Records that were set aside.", ["tool"])
 swept: Counter = Counter("deedbox_sweep_total", "What the sweep did.", ["duty"])
 running: Gauge = Gauge("deedbox_running", "Calls under way.", ["tool"])
+unanswered: Gauge = Gauge(
+    "deedbox_unanswered_seconds", "For how long the oldest received record has been waiting for its claim.", ["tool"]
+)

@@ -106,6 +106,8 @@ class Performer:
         with self._gate:
             if call.over or not self._lease.holds(call.owner):
                 raise LeasePassed
+            if not call.attempt.time_left:  # what is sent after it may arrive when a probe's no is believed already
+                raise TimeoutError("its deadline passed before it was sent")
             call.sent = True
 
     async def _in_thread(self, call: Claimed, function: Callable[..., Any], place: str) -> Any:

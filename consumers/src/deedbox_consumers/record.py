@@ -38,7 +38,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One emission of a call. `place` is None when it came from the ledger itself."""
+    """One emission of a call. `place` is None when it came from the ledger itself.
+
+    `attempt` is the one that it is for, as its header says.
+    """
 
     id: UUID
     tool: str
@@ -46,6 +49,7 @@ class Record:
     order_key: str
     payload: bytes
     place: Place | None = None
+    attempt: int = 1
 
 
 @dataclass(slots=True, eq=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from deedbox_consumers.clock import now
+
 
 class Watermark:
     """The offsets of one partition under one assignment, in the order received.
@@ -15,6 +17,7 @@ class Watermark:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self._received: deque[int] = deque()
+        self._since: deque[float] = deque()  # when each of them was received
         self._answered: set[int] = set()
         self._next: int | None = None  # the offset after the last one that was received, or the partition's end
         self._low: int | None = None  # what may be committed
@@ -25,12 +28,14 @@ class Watermark:
         if self._next is not None and offset < self._next:
             return
         self._received.append(offset)
+        self._since.append(now())
         self._next = offset + 1
 
     def reach(self, end: int) -> None:
         """Nothing is between what was received and `end`."""
         if self._next is None or end > self._next:
             self._next = end
+            self._rise()
 
     def answer(self, offset: int) -> None:
         """The ledger answers for this offset now."""
@@ -39,8 +44,15 @@ class Watermark:
         self._answered.add(offset)
         while self._received and self._received[0] in self._answered:
             done = self._received.popleft()
+            self._since.popleft()
             self._answered.discard(done)
             self._low = done + 1
+        self._rise()
+
+    @property
+    def age(self) -> float:
+        """For how many seconds the first offset that is not answered has been waiting for that; 0: there is none."""
+        return max(0.0, now() - self._since[0]) if self._since else 0.0
 
     @property
     def open(self) -> int:
@@ -58,3 +70,8 @@ class Watermark:
             return None
         self._stored = self._low
         return self._low
+
+    def _rise(self) -> None:
+        """Behind the last answer, what is no record (the end of a transaction) is done too: nothing lags then."""
+        if not self._received and self._low is not None:
+            self._low = self._next

@@ -21,6 +21,7 @@ from deedbox.step import AnyCall, AnyTool
 from deedbox_consumers.desk import HANDLE, Desk
 from deedbox_consumers.gate import Gate
 from deedbox_consumers.health import Progress, beat
+from deedbox_consumers.jam import relieve
 from deedbox_consumers.lane import Lanes
 from deedbox_consumers.lease import Lease
 from deedbox_consumers.ledger import Ledger
@@ -245,6 +246,7 @@ class Worker:
             self._watch(lease.keep()),
             self._watch(sweep(ledger, lanes, self.tools, partial(self.progress.note, "sweep"))),
             self._watch(desk.watch_pauses()),
+            self._watch(relieve(ledger, lanes, source, self.tools)),
             self._watch(beat(self.progress)),
         ]
         try:
@@ -281,10 +283,14 @@ class Worker:
             self._failed.result()
 
     async def _end(self, source: Source, desk: Desk, lanes: Lanes, lease: Lease) -> None:
-        """Drain. What is not over in time is cut off and recorded as unknown."""
+        """Drain. What is not over in time is cut off and recorded as unknown.
+
+        The source is left at once: the ledger answers for what is claimed, and others can have the rest.
+        """
         source.hold()
         desk.close()
         lanes.close()
+        left = asyncio.ensure_future(source.close())
         if not await lanes.settle(self._drain):
             log.warning("%d calls are still under way: they are cut off, their outcome is unknown", len(desk.running))
             lanes.cancel()
@@ -292,7 +298,7 @@ class Worker:
         try:
             async with asyncio.timeout(LAST_WORDS):
                 await desk.flush()
-            await source.close()
+            await left
             await lease.end()
         except (TimeoutError, psycopg.OperationalError) as problem:
             log.warning(

@@ -45,21 +45,29 @@ class Effect:
     def __or__(self, other: Effect) -> Effect:
         """A key and a probe: inside the window the key is trusted, past it the probe is asked.
 
-        Raises EffectsDoNotJoin.
+        The margin becomes at least `settle_after`: what was sent under the key must have arrived before the provider
+        may forget it. Raises EffectsDoNotJoin, and InvalidEffect when nothing is left of the window.
         """
         kinds = {self.kind, other.kind}
         if kinds != {"provider_key", "probe"}:
             raise EffectsDoNotJoin(one=self.kind, other=other.kind)
         keyed, asked = (self, other) if self.window is not None else (other, self)
-        return replace(keyed, settle_after=asked.settle_after)
+        assert keyed.window is not None
+        assert keyed.margin is not None
+        assert asked.settle_after is not None
+        margin = max(keyed.margin, asked.settle_after)
+        return replace(provider_key(keyed.window, margin, replayed=keyed.replayed), settle_after=asked.settle_after)
 
 
 def provider_key(window: timedelta, margin: timedelta = timedelta(minutes=5), *, replayed: str | None = None) -> Effect:
     """The provider honours an idempotency key for `window` after it first saw it.
 
     The key is trusted for `window` less `margin`: our clock starts before the first send, and the provider may forget
-    early. `replayed` names the header with which it marks a stored answer, such as `Idempotent-Replayed`: a stored
-    server error under a key will never become another answer. Raises InvalidEffect when nothing is left of the window.
+    early, or get a request late (one may arrive up to the margin after its attempt's deadline). It must keep its
+    refusals under the key, too, or what it refused may still happen by an earlier request.
+
+    `replayed` names the header with which it marks a stored answer, such as `Idempotent-Replayed`: a stored server
+    error under a key will never become another answer. Raises InvalidEffect when nothing is left of the window.
     """
     if margin < timedelta(0) or window <= margin:
         raise InvalidEffect(window=window, margin=margin)

@@ -80,18 +80,9 @@ def healthy(progress: Progress, port: int | None) -> Iterator[None]:
 
 def serve(one: Worker) -> None:
     """Run a worker as this process' main: the first SIGTERM or SIGINT drains it, the second ends the process."""
-    asyncio.run(_run(one))
-    if one.blocked:
-        logging.getLogger("deedbox.worker").warning("%d handlers still block a thread: they are cut off", one.blocked)
-        sys.stderr.flush()
-        os._exit(0)  # Python would wait for their threads, for ever if need be
-
-
-async def _run(one: Worker) -> None:
-    loop = asyncio.get_running_loop()
     asked = False
 
-    def stop() -> None:
+    def stop(*_: object) -> None:
         nonlocal asked
         if asked:
             os._exit(CUT_OFF)
@@ -99,8 +90,12 @@ async def _run(one: Worker) -> None:
         one.stop()
 
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop)
-    await one.run()
+        signal.signal(name, stop)  # not the loop's own way: a handler may block the loop
+    asyncio.run(one.run())
+    if one.blocked:
+        logging.getLogger("deedbox.worker").warning("%d handlers still block a thread: they are cut off", one.blocked)
+        sys.stderr.flush()
+        os._exit(0)  # Python would wait for their threads, for ever if need be
 
 
 def handlers_of(target: str) -> Handlers:

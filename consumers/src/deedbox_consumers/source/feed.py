@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -19,7 +20,6 @@ from deedbox_consumers.watermark import Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
 
     from deedbox_consumers.record import Place
 
@@ -28,12 +28,17 @@ log: logging.Logger = logging.getLogger("deedbox.kafka")
 POLL = 0.05  # seconds; a record ends the wait, so this bounds only how late an answer, a pause or a stop is noticed
 MOST = 500  # messages a turn
 REPEAT = 5.0  # seconds between two log lines about the same broker that does not answer
+# Seconds in which a partition that was taken from us may be nobody's: until the group has moved it, and its new owner's
+# next renewal has told the ledger that it is behind.
+NOBODYS = 30.0
+NOTHING: Final = datetime.fromtimestamp(0, UTC)  # what has been received of a partition that has just come to us
 
 CONFIG: dict[str, Any] = {
     "client.id": "deedbox-worker",
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "cooperative-sticky",
     "session.timeout.ms": 10_000,  # a killed worker's partitions move on after this; its calls do sooner, by the sweep
+    "heartbeat.interval.ms": 1_000,  # how soon a member hears of a rebalance: until then its new partitions rest
     "enable.auto.offset.store": False,  # an offset counts when the ledger answers for its call
     "auto.commit.interval.ms": 1_000,
     "enable.partition.eof": True,  # tells how far the source has come when nothing is there to be read
@@ -63,7 +68,8 @@ class Feed:
     """The messages of one topic, for the members of one group.
 
     `deliver` gets places as they come, `drop` the partitions that were taken away, `full` says whether to rest, `fail`
-    what the thread could not cope with, `note` that it has polled; all are called in the thread.
+    what the thread could not cope with, `note` that it has polled; all are called in the thread. `client` makes the
+    consumer of its settings.
     """
 
     def __init__(
@@ -76,20 +82,27 @@ class Feed:
         full: Callable[[bool], bool],
         fail: Callable[[BaseException], None],
         note: Callable[[], object],
+        client: Callable[[dict[str, Any]], Any] = Consumer,
     ) -> None:
         self.topic = topic
-        self.received: datetime | None = None  # everything emitted before this moment was received and answered for
+        self.received: datetime = NOTHING  # everything emitted before this moment was received and answered for
+        self.age = 0.0  # for how many seconds the first record that is not answered for has been waiting
         self._settings = dict(settings)
         self._deliver = deliver
         self._drop = drop
         self._full = full
         self._fail = fail
         self._note_turn = note
+        self._client = client
         self._answers: deque[Place] = deque()
-        self._marks: deque[tuple[datetime, Mapping[int, int]]] = deque()
+        self._told: deque[tuple[datetime, Mapping[int, int]]] = deque()
+        self._marks: list[tuple[datetime, Mapping[int, int]]] = []
         self._watermarks: dict[int, Watermark] = {}
         self._epoch = 0
-        self._paused = False
+        self._full_before = False
+        self._resting: dict[int, bool] = {}  # partitions that were told to rest, or to go on
+        self._new = True  # no partition has come to us yet: others may have left theirs for us
+        self._unsure_until = now() + NOBODYS  # until then no mark counts
         self._held = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._main, name=f"deedbox-{topic}", daemon=True)
@@ -104,9 +117,7 @@ class Feed:
 
     def mark(self, at: datetime, ends: Mapping[int, int]) -> None:
         """At the moment `at` these were the ends of the partitions that we had: `received` follows when all is read."""
-        if len(self._marks) > 1:
-            self._marks.pop()  # the first one must get its chance, the newest is the most useful
-        self._marks.append((at, ends))
+        self._told.append((at, ends))
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -130,7 +141,7 @@ class Feed:
 
     def _main(self) -> None:
         try:
-            consumer = Consumer(self._settings)
+            consumer = self._client(self._settings)
             consumer.subscribe([self.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
             try:
                 while not self._ended.is_set():
@@ -149,6 +160,7 @@ class Feed:
         self._settle()
         if offsets := self._to_commit(self._watermarks):
             consumer.store_offsets(offsets=offsets)
+        self.age = max((watermark.age for watermark in self._watermarks.values()), default=0.0)
         self._advance()
         self._rest(consumer)
 
@@ -185,6 +197,11 @@ class Feed:
         return [TopicPartition(self.topic, partition, low) for partition, low in lows.items() if low is not None]
 
     def _advance(self) -> None:
+        """Follow the marks. One counts if all that was ours then is ours now, and nothing may be nobody's."""
+        while self._told:
+            self._marks[1:] = [self._told.popleft()]  # the first one must get its chance, the newest is the most useful
+        if now() < self._unsure_until:
+            self._marks.clear()
         while self._marks:
             at, ends = self._marks[0]
             if ends.keys() >= self._watermarks.keys():
@@ -192,20 +209,27 @@ class Feed:
                 if not all(through is not None and through >= end for through, end in reached):
                     return
                 self.received = at
-            self._marks.popleft()
+            del self._marks[0]
 
     def _rest(self, consumer: Consumer) -> None:
-        """Pause or resume: computed anew each turn from what is, since a rebalance forgets pauses."""
-        wanted = self._held.is_set() or self._full(self._paused)
-        if wanted != self._paused and (mine := consumer.assignment()):
-            (consumer.pause if wanted else consumer.resume)(mine)
-            self._paused = wanted
+        """Let every partition rest or go on, as is right at this moment: each is told that was last told otherwise.
+
+        A rebalance brings partitions that rest since they were here before, and leaves resting those that stay.
+        """
+        self._full_before = self._full(self._full_before)
+        wanted = self._held.is_set() or self._full_before
+        if told := [partition for partition in self._watermarks if self._resting.get(partition) is not wanted]:
+            (consumer.pause if wanted else consumer.resume)([TopicPartition(self.topic, one) for one in told])
+            self._resting.update(dict.fromkeys(told, wanted))
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         self._epoch += 1
         for partition in partitions:
             self._watermarks[partition.partition] = Watermark(self._epoch)
-        self._paused = False
+            self._resting.pop(partition.partition, None)
+            self.received = NOTHING
+        if partitions and self._new:
+            self._new, self._unsure_until = False, 0.0
         consumer.incremental_assign(list(partitions))
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -227,5 +251,7 @@ class Feed:
     def _forget(self, partitions: Collection[int]) -> None:
         for partition in partitions:
             self._watermarks.pop(partition, None)
+            self._resting.pop(partition, None)
         if partitions:
+            self._unsure_until = now() + NOBODYS
             self._drop(partitions)

@@ -14,6 +14,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from deedbox_consumers import metrics
 from deedbox_consumers.source.feed import Feed, config
 from deedbox_consumers.source.heartbeat import Heartbeat
 from deedbox_consumers.source.message import read
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
     from datetime import datetime
     from typing import Any
+    from uuid import UUID
 
     from deedbox_consumers.lane import Lanes
     from deedbox_consumers.ledger import Ledger
@@ -56,6 +58,7 @@ class Kafka:
         self._feeds: dict[str, Feed] = {}
         self._heartbeat: Heartbeat | None = None
         self._asides: set[asyncio.Task[None]] = set()
+        self._again: dict[UUID, list[Place]] = {}  # where calls that wait in a lane stand once more
 
     async def open(self, lanes: Lanes) -> None:
         """Join the groups. A broker that does not answer is asked again, with a line in the log."""
@@ -70,7 +73,7 @@ class Kafka:
                 drop=_from_threads(loop, partial(self._drop, lanes, topic)),
                 full=partial(lanes.full, tool),
                 fail=fail,
-                note=partial(self._note, tool),
+                note=partial(self._turned, tool),
             )
         feeds = tuple(self._feeds.values())
         heartbeats = f"{self._prefix}._heartbeat"
@@ -80,9 +83,10 @@ class Kafka:
         self._heartbeat.start()
 
     def done(self, record: Record) -> None:
-        """Its offset may be committed."""
-        if record.place is not None:
-            self._feeds[record.tool].answer(record.place)
+        """Its offset may be committed, and those at which its call stands once more."""
+        for place in (record.place, *self._again.pop(record.id, ())):
+            if place is not None:
+                self._feeds[record.tool].answer(place)
 
     async def set_aside(self, record: Record, reason: str) -> None:
         """Keep its bytes and where it stood; one that came from the ledger itself is kept there."""
@@ -90,10 +94,11 @@ class Kafka:
             await self._keep(record.tool, record.place, reason)
         else:
             log.error("Call %s of %s cannot be taken: %s", record.key, record.tool, reason)
+        self.done(record)
 
     def received_through(self) -> Mapping[str, datetime]:
         """Per tool, the newest heartbeat before which everything was received and answered for."""
-        return {tool: feed.received for tool, feed in self._feeds.items() if feed.received is not None}
+        return {tool: feed.received for tool, feed in self._feeds.items()}
 
     def hold(self) -> None:
         """Read no more; the groups and the offsets are kept until `close`."""
@@ -119,17 +124,35 @@ class Kafka:
             record = read(place, tool)
             if isinstance(record, str):
                 self._begin(self._keep(tool, place, record))
-            elif record.id in lanes:
-                self.done(record)  # emitted twice, and the first is not at its end
+            elif (first := lanes.waiting(record.id)) is not None:
+                self._note_again(first, record)
             else:
                 lanes.put(record)
+
+    def _note_again(self, first: Record, record: Record) -> None:
+        """A call that waits has come once more: emitted twice, or from a partition that was away meanwhile.
+
+        An offset behind one that is not answered holds nothing back. Any other is answered for with the call.
+        """
+        assert record.place is not None
+        places = [] if first.place is None else [first.place]
+        if any(_is_before(place, record.place) for place in (*places, *self._again.get(record.id, ()))):
+            self._feeds[record.tool].answer(record.place)
+        else:
+            self._again.setdefault(record.id, []).append(record.place)
+
+    def _turned(self, tool: str) -> None:
+        """In the thread of the tool's feed, after each poll."""
+        self._note(tool)
+        metrics.unanswered.labels(tool).set(self._feeds[tool].age)
 
     def _drop(self, lanes: Lanes, topic: str, partitions: Collection[int]) -> None:
         def unwanted(record: Record) -> bool:
             place = record.place
             return place is not None and place.topic == topic and place.partition in partitions
 
-        lanes.drop(unwanted)
+        for record in lanes.drop(unwanted):
+            self.done(record)  # to an older assignment: what counts is where else it stands
 
     async def _keep(self, tool: str, place: Place, reason: str) -> None:
         log.error("%s[%d] offset %d is set aside: %s", place.topic, place.partition, place.offset, reason)
@@ -155,6 +178,11 @@ class Kafka:
         self._asides.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._fail(problem)
+
+
+def _is_before(one: Place, other: Place) -> bool:
+    """Whether a place holds back the other's offset: of the same partition, received under the same assignment."""
+    return (one.topic, one.partition, one.epoch) == (other.topic, other.partition, other.epoch)
 
 
 def _readable(value: bytes | None) -> str | None:

@@ -38,9 +38,8 @@ def read(place: Place, tool: str) -> Record | str:
             return "it has no value"
         if not place.key:
             return "it has no key"
-        return Record(
-            UUID(_text(headers, "action_id")), tool, _text(headers, "key"), place.key.decode(), place.value, place
-        )
+        id_, key, attempt = UUID(_text(headers, "action_id")), _text(headers, "key"), int(_text(headers, "attempt"))
+        return Record(id_, tool, key, place.key.decode(), place.value, place, attempt)
     except ValueError as problem:  # UnicodeDecodeError is one, too
         return f"its headers cannot be read: {problem}"
 

@@ -29,7 +29,7 @@ SELECT duty, tool, id, status FROM {schema}.sweep(%s)
 SELECT pending FROM {schema}.pending(%s::text[], %s::uuid, %s)
 
 -- name: records
-SELECT action_id, tool, type, key, order_key, payload FROM {schema}.records(%s::uuid[])
+SELECT action_id, tool, type, key, order_key, payload, attempt FROM {schema}.records(%s::uuid[])
 
 -- name: attempts
 -- The newest attempt of each call.

@@ -43,7 +43,7 @@ END $$;
 -- Say for each id: claimed, or why not.
 --   claimed   yours now: its key, attempt, digest, whether to ask (probe) or to perform, how often it was rekeyed and,
 --             for a provider key, how long the key can still be trusted. The ledger's key alone makes the idempotency
---             key (I6): a record may say anything.
+--             key (I6): a record may say anything. Of the others, the attempt is the newest there was.
 --   absent    not visible yet (change data capture runs ahead of the commit): ask again, never skip (I1)
 --   running · final · held · retry · in_doubt   known, and not to be performed by you now
 --   blocked   an earlier call of its order key is open        paused     its tool is paused
@@ -102,7 +102,7 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
                   OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)) THEN 'blocked'
       ELSE 'busy'
     END,
-    a.key, k.attempt, a.digest, k.window_left, k.probe, k.rekeyed::int
+    a.key, coalesce(k.attempt, o.attempt), a.digest, k.window_left, k.probe, k.rekeyed::int
   FROM wanted w
   LEFT JOIN taken k ON k.action_id = w.id
   LEFT JOIN outcome o ON o.action_id = w.id
@@ -170,7 +170,7 @@ BEGIN
   FOR changed IN
     WITH facts AS (
       SELECT o.action_id, s.ending, s.error, o.attempt - o.spent AS sends, t.attempts, s.due, t.settle_after IS NOT NULL AS probed,
-        o.probe AS asked, o.probes, o.unsettled OR s.ending IN ('unknown', 'stored') AS doubt,
+        o.probe AS asked, o.claimed_at AS asked_at, o.probes, o.unsettled OR s.ending IN ('unknown', 'stored') AS doubt,
         o.error ->> 'stored' IS NOT NULL AS stored,
         t.effect = 'repeatable' AS harmless, t.key_window IS NULL AS unkeyed,
         coalesce(s.due + t.deadline + t.key_margin < o.first_sent_at + t.key_window, false) AS keyed,
@@ -187,14 +187,15 @@ BEGIN
       ORDER BY o.action_id FOR UPDATE OF o
     ), budgeted AS (
       SELECT f.*, f.sends < f.attempts AND f.due < f.until AND f.wanted AS budget,
-             f.ending = 'absent' AND f.asked AND moment >= f.settles_at AS settled
+             -- It counts when the probe was asked, not when its answer came: a request may have arrived in between.
+             f.ending = 'absent' AND f.asked AND f.asked_at >= f.settles_at AS settled
       FROM facts f
     ), judged AS (
       SELECT b.*, CASE
         WHEN b.known IS NOT NULL THEN 'done'
         -- It asked. Before a late request can no longer arrive, "it did not happen" allows only what its key would catch.
         WHEN b.settled THEN CASE WHEN b.budget THEN 'send' ELSE 'give up' END
-        WHEN b.asked AND b.ending = 'absent' THEN CASE WHEN b.budget AND b.keyed THEN 'send' ELSE 'ask when settled' END
+        WHEN b.asked AND b.ending = 'absent' THEN CASE WHEN b.budget AND b.keyed AND NOT b.stored THEN 'send' ELSE 'ask when settled' END
         WHEN b.asked AND b.ending <> 'cannot_tell' AND b.probes < 5 THEN 'ask'  -- whoever asked was cut off
         WHEN b.asked THEN 'doubt'
         -- It performed.
@@ -235,6 +236,7 @@ BEGIN
       result = d.known,
       error = CASE
           WHEN d.then = 'done' THEN NULL
+          WHEN d.asked AND d.stored AND NOT d.settled THEN (coalesce(d.error::jsonb, '{}') || '{"stored": true}')::json
           WHEN d.then <> 'give up' THEN d.error
           ELSE (coalesce(d.error::jsonb, '{}') || jsonb_build_object('reason',
                   CASE WHEN d.sends >= d.attempts THEN format('after %s attempts: ', d.sends)
@@ -332,8 +334,10 @@ BEGIN
       UPDATE outcome o SET status = s.status, unsettled = false, probe = false, owner = p_owner, result = s.result, error = s.error,
                            finished_at = clock_timestamp(), next_at = NULL
       FROM said s
-      WHERE o.action_id = s.id AND o.attempt - o.probes = s.attempt AND s.status IN ('done', 'refused')
-        AND o.status IN ('in_doubt', 'pending', 'retry') AND o.unsettled  -- no newer attempt has begun
+      WHERE o.action_id = s.id AND o.attempt - o.probes = s.attempt  -- no newer attempt has begun
+        AND o.status IN ('in_doubt', 'pending', 'retry') AND o.unsettled
+        -- A no to what may be repeated says nothing of the times before.
+        AND (s.status = 'done' OR s.status = 'refused' AND NOT EXISTS (SELECT FROM tool t WHERE t.name = o.tool AND t.effect = 'repeatable'))
       RETURNING o.action_id
     ), kept AS (
       INSERT INTO late (action_id, attempt, owner, status, result, error, settled, alarm)
