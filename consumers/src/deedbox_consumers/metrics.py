@@ -9,7 +9,7 @@
 | `deedbox_strays_total` | tool | records that were set aside |
 | `deedbox_sweep_total` | duty | what the sweep did, by duty |
 | `deedbox_running` | tool | calls under way |
-| `deedbox_unanswered_seconds` | tool | for how long the oldest record that was received has been waiting for its claim |
+| `deedbox_unanswered_seconds` | tool | for how long the oldest received record has been waiting for its claim |
 
 They are served at `/metrics` beside `/livez`, in the default registry of prometheus-client.
 """

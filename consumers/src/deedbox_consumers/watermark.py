@@ -20,7 +20,7 @@ class Watermark:
         self._since: deque[float] = deque()  # when each of them was received
         self._answered: set[int] = set()
         self._next: int | None = None  # the offset after the last one that was received, or the partition's end
-        self._low: int | None = None  # what may be committed
+        self.low: int | None = None  # what may be committed, once something was answered
         self._stored: int | None = None
 
     def receive(self, offset: int) -> None:
@@ -46,7 +46,7 @@ class Watermark:
             done = self._received.popleft()
             self._since.popleft()
             self._answered.discard(done)
-            self._low = done + 1
+            self.low = done + 1
         self._rise()
 
     @property
@@ -66,12 +66,12 @@ class Watermark:
 
     def to_commit(self) -> int | None:
         """The offset to commit, if it is another one than the last time."""
-        if self._low == self._stored:
+        if self.low == self._stored:
             return None
-        self._stored = self._low
-        return self._low
+        self._stored = self.low
+        return self.low
 
     def _rise(self) -> None:
         """Behind the last answer, what is no record (the end of a transaction) is done too: nothing lags then."""
-        if not self._received and self._low is not None:
-            self._low = self._next
+        if not self._received and self.low is not None:
+            self.low = self._next

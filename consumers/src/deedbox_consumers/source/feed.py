@@ -158,7 +158,7 @@ class Feed:
         if message is not None:
             self._receive([message, *consumer.consume(MOST, 0)])
         self._settle()
-        if offsets := self._to_commit(self._watermarks):
+        if offsets := self._offsets({number: one.to_commit() for number, one in self._watermarks.items()}):
             consumer.store_offsets(offsets=offsets)
         self.age = max((watermark.age for watermark in self._watermarks.values()), default=0.0)
         self._advance()
@@ -192,8 +192,7 @@ class Feed:
             if watermark is not None and watermark.epoch == place.epoch:
                 watermark.answer(place.offset)
 
-    def _to_commit(self, partitions: Collection[int]) -> list[TopicPartition]:
-        lows = {partition: self._watermarks[partition].to_commit() for partition in partitions}
+    def _offsets(self, lows: Mapping[int, int | None]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, partition, low) for partition, low in lows.items() if low is not None]
 
     def _advance(self) -> None:
@@ -235,7 +234,8 @@ class Feed:
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         self._settle()
         mine = [item.partition for item in partitions if item.partition in self._watermarks]
-        if offsets := self._to_commit(mine):
+        # Also what is stored already: its own commit may be a second away.
+        if offsets := self._offsets({partition: self._watermarks[partition].low for partition in mine}):
             try:
                 consumer.commit(offsets=offsets, asynchronous=False)
             except KafkaException as problem:
