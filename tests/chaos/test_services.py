@@ -1,15 +1,20 @@
-"""Postgres, the broker and Connect are killed, shut down and frozen while calls run; then they are there again."""
+"""Postgres, the broker and Connect are killed, shut down and frozen while calls run; then they are there again.
+
+One agent decides and two workers perform all the while, and live through all of it.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
-from deedbox_debezium.stack import PartName
+from deedbox_debezium.stack import PartName, Stack
 from tests.chaos.forkserver import Process
 from tests.chaos.services import Fault, Service
+from tests.chaos.tools import ASK, CHARGE, MAIL, TRANSFER
 from tests.chaos.waiting import wait
 from tests.chaos.world import LEASE, World
 
@@ -25,32 +30,52 @@ CASES: list[tuple[PartName, Fault]] = [
     ("connect", "restart"),
     ("connect", "freeze"),
 ]
-RUNS = 16
+BEFORE, AFTER = 4, 12  # calls that are done between two faults, and after the last
+
+
+@dataclass
+class Load:
+    """Who works while services break."""
+
+    world: World
+    agent: Process
+    workers: list[Process]
+
+    def done(self) -> int:
+        """How many calls are done."""
+        return self.world.count("", "done")
+
+    def goes_on(self, calls: int) -> bool:
+        """Whether so many more calls come to be done."""
+        before = self.done()
+        return wait(lambda: self.done() >= before + calls)
 
 
 @pytest.fixture(scope="module")
-def workers(kafka_world: World) -> Iterator[list[Process]]:
-    """Two, for all tests: whatever happens to the services, they go on."""
-    workers = [kafka_world.worker(f"worker-{n}") for n in range(2)]
-    yield workers
-    for worker in workers:
-        assert worker.end() == 0, worker.tail()
+def load(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
+    given = [family.tool() for family in (CHARGE, MAIL, TRANSFER, ASK)]
+    with World(stack, tmp_path_factory.mktemp("services"), kafka=True, given=given) as world:
+        workers = [world.worker(f"worker-{n}") for n in range(2)]
+        yield Load(world, world.agent("agent", "run-", beside=4, pause=0.1), workers)
 
 
 @pytest.mark.parametrize(("part", "fault"), CASES)
-def test_taken_away_and_given_back(  # I1 I2 I5 I6 I8
-    kafka_world: World, workers: list[Process], part: PartName, fault: Fault
-) -> None:
-    world, prefix = kafka_world, f"{part}-{fault}-"
-    agent = world.agent(f"agent-{prefix}", prefix, runs=RUNS, beside=4)
-    assert wait(lambda: world.count(prefix, "done") > 3)
-    service = Service(world.stack, part)
+def test_taken_away_and_given_back(load: Load, part: PartName, fault: Fault) -> None:  # I1 I5
+    assert load.goes_on(BEFORE)
+    service = Service(load.world.stack, part)
     service.strike(fault)
     if fault == "freeze":
         time.sleep(LEASE + 1)
     service.mend(fault)
-    world.await_quiet(agent)
-    verdict = world.verdict(prefix)
+    assert load.goes_on(AFTER)
+    assert all(process.alive for process in (load.agent, *load.workers))
+
+
+def test_whatever_was_taken_away_nothing_is_lost_nothing_is_double(load: Load) -> None:  # I2 I5 I6 I8 I16
+    assert load.agent.end() == 0, load.agent.tail()
+    load.world.await_quiet()
+    for worker in load.workers:
+        assert worker.end() == 0, worker.tail()
+    verdict = load.world.verdict()
     assert verdict.holds, verdict
-    assert verdict.calls >= RUNS
-    assert all(worker.alive for worker in workers)
+    assert verdict.calls > len(CASES) * BEFORE

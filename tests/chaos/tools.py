@@ -83,12 +83,14 @@ REFUND: Final = Family("refund", REFUNDS, key_for(FORGOTTEN, SETTLE))
 INVOICE: Final = Family("invoice", REFUNDS, key_for(FORGOTTEN, SETTLE) | probe(settle_after=SETTLE))
 PAYOUT: Final = Family("payout", TRANSFERS, probe(settle_after=SETTLE))
 TRANSFER: Final = Family("transfer", TRANSFERS, unrepeatable)
-# The same for matrices, in which nothing arrives late: they need not wait long before a probe's no is believed.
-ASK: Final = Family("ask", TRANSFERS, probe(settle_after=timedelta(0)), deadline=timedelta(seconds=2))
-WIRE: Final = Family("wire", TRANSFERS, unrepeatable, blocks=True)
+# The same where nothing arrives late: a probe's no can be believed soon, and who starves is not cut off.
+AMPLE: Final = timedelta(seconds=20)
+DEBIT: Final = Family("debit", CHARGES, key_for(FOR_EVER, SETTLE), deadline=AMPLE)
+WIRE: Final = Family("wire", TRANSFERS, unrepeatable, blocks=True, deadline=AMPLE)
+ASK: Final = Family("ask", TRANSFERS, probe(settle_after=timedelta(0)))
 
 ALL: Final = (CHARGE, MAIL, REFUND, INVOICE, PAYOUT, TRANSFER)
-FAMILIES: Final = {family.name: family for family in (*ALL, ASK, WIRE)}
+FAMILIES: Final = {family.name: family for family in (*ALL, DEBIT, WIRE, ASK)}
 
 
 def family_of(tool: str) -> Family:

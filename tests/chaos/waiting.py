@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-PATIENCE: Final = 120.0  # seconds: a bound on each wait, met only when something is broken
+PATIENCE: Final = 90.0  # seconds: a bound on each wait, met only when something is broken
 
 
 def wait(happened: Callable[[], object], patience: float = PATIENCE) -> bool:

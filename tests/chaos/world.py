@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, LiteralString, Self
 
 import psycopg
+from confluent_kafka import Consumer, TopicPartition
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -49,6 +50,7 @@ class World:
 
     kafka    whether calls come through Kafka (then `stack` is all up), or by polling Postgres
     given    the tools
+    lease    of its workers, in seconds
     """
 
     def __init__(
@@ -59,11 +61,13 @@ class World:
         kafka: bool = False,
         given: Sequence[Tool[..., Any, Any]] | None = None,
         seed: int = 0,
+        lease: float = LEASE,
     ) -> None:
         self.stack = stack
         self.folder = folder
         self.kafka = kafka
         self.seed = seed
+        self.lease = lease
         self.tools = list(given or tools.tools())
         self.names = [tool.name for tool in self.tools]
         self.shop = Shop(stack.database_url, f"chaos_{os.getpid()}_{next(_numbers)}")
@@ -117,7 +121,7 @@ class World:
             "schema": self.shop.schema,
             "provider": self.outside.url if provider is None else f"http://127.0.0.1:{provider.port}",
             "names": list(self.names if names is None else names),
-            "lease": LEASE,
+            "lease": self.lease,
             "kafka": self.stack.kafka if self.kafka else None,
         }
         return self.forks.start("worker", name, **given | words)
@@ -173,8 +177,26 @@ class World:
         return int(self.rows(many, prefix, status)[0][0])
 
     def open_calls(self) -> int:
-        """How many calls are still to be brought to an end by workers."""
-        return int(self.rows("SELECT count(*) FROM outcome WHERE status = ANY (%s)", list(OPEN))[0][0])
+        """How many calls workers are still to bring to an end; one in doubt that will be asked about is one of them."""
+        many = """SELECT count(*) FROM outcome
+                  WHERE status = ANY (%s) OR status = 'in_doubt' AND next_at < 'infinity'"""
+        return int(self.rows(many, list(OPEN))[0][0])
+
+    def workers(self) -> list[str]:
+        """Who is enlisted."""
+        return [str(owner) for (owner,) in self.rows("SELECT owner FROM worker")]
+
+    def lag(self, tool: str) -> int:
+        """How many records of the tool's topic its workers have not answered for."""
+        name = f"{self.shop.schema}.{tool}"
+        consumer = Consumer({"bootstrap.servers": self.stack.kafka, "group.id": name})
+        try:
+            places = [TopicPartition(name, number) for number in consumer.list_topics(name).topics[name].partitions]
+            committed = consumer.committed(places, timeout=30)
+            ends = [consumer.get_watermark_offsets(place, timeout=30)[1] for place in places]
+            return sum(end - max(place.offset, 0) for place, end in zip(committed, ends, strict=True))
+        finally:
+            consumer.close()
 
     def await_quiet(self, *agents: Process) -> None:
         """Wait until these agents have come to their end, and no call is open."""
