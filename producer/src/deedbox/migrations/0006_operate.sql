@@ -19,6 +19,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
   o outcome;
 BEGIN
+  IF json_typeof(p_happened) <> 'object' THEN
+    RAISE EXCEPTION 'the result of a call is a JSON object, not %', json_typeof(p_happened) USING ERRCODE = '22023';
+  END IF;
   SELECT x.* INTO o FROM outcome x JOIN action a ON a.id = x.action_id WHERE a.key = p_key FOR UPDATE OF x;
   IF NOT FOUND THEN RETURN 'unknown'; END IF;
   IF o.status = 'running' THEN RETURN 'running'; END IF;
@@ -39,40 +42,51 @@ BEGIN
   RETURN CASE WHEN p_happened IS NULL THEN 'gave_up' ELSE 'done' END;
 END $$;
 
--- Put dead letters back to work, under the same key, or under a new one (p_rekey): only of a call that did not happen.
--- For each: redriven, or why not:
---   not_dead     it did not give up, or the letter is closed
---   happened     its effect is there: performing it again would do it twice; resolve it with its result
+-- Whether these calls can be put back to work now, under the same key or under a new one (p_rekey). For each: redriven
+-- (it can), or why not:
+--   not_dead     it did not give up, or its letter is closed
+--   happened     its effect is there: performing it again would do it twice, or its answer cannot be had; resolve it with its result
+--   expired      its deadline has passed: nobody wants it any more
 --   window_over  the provider may have forgotten its key by now: give it a new one, if it surely did not happen
 --   pruned       its bytes are gone
+CREATE FUNCTION redrivable(p_ids uuid[], p_rekey boolean) RETURNS TABLE (id uuid, verdict text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+  SELECT f.id, CASE
+      WHEN f.status IS DISTINCT FROM 'gave_up' OR f.happened IS NULL THEN 'not_dead'
+      WHEN f.happened AND (p_rekey OR f.expired OR f.window_over OR f.effect <> 'repeatable' AND f.unkeyed) THEN 'happened'
+      WHEN f.expired THEN 'expired'
+      WHEN f.window_over AND NOT p_rekey THEN 'window_over'
+      WHEN NOT EXISTS (SELECT FROM outbox b WHERE b.id = f.id)
+           AND NOT EXISTS (SELECT FROM action a WHERE a.id = f.id AND a.payload IS NOT NULL) THEN 'pruned'
+      ELSE 'redriven' END
+  FROM (SELECT w.id, o.status, d.happened, t.effect, t.key_window IS NULL AS unkeyed,
+               coalesce(clock_timestamp() >= uuid_time(w.id) + t.expires, false) AS expired,
+               coalesce(clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false) AS window_over
+        FROM (SELECT DISTINCT unnest(p_ids) AS id) w
+        LEFT JOIN outcome o ON o.action_id = w.id LEFT JOIN tool t ON t.name = o.tool
+        LEFT JOIN dead d ON d.action_id = w.id AND d.closed_at IS NULL) f
+$$;
+
+-- Put dead letters back to work: the verdicts are those of redrivable.
 CREATE FUNCTION redrive(p_ids uuid[], p_rekey boolean, p_who text, p_note text) RETURNS TABLE (id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   o outcome;
-  t tool;
-  letter dead;
   again uuid[];
 BEGIN
-  FOREACH id IN ARRAY ARRAY(SELECT DISTINCT w.id FROM unnest(p_ids) AS w(id) ORDER BY 1) LOOP
-    SELECT x.* INTO o FROM outcome x WHERE x.action_id = redrive.id FOR UPDATE;
-    SELECT d.* INTO letter FROM dead d WHERE d.action_id = redrive.id AND d.closed_at IS NULL;
-    SELECT x.* INTO t FROM tool x WHERE x.name = o.tool;
-    verdict := CASE
-      WHEN o.action_id IS NULL OR o.status <> 'gave_up' OR letter.id IS NULL THEN 'not_dead'
-      WHEN letter.happened AND (p_rekey OR t.effect <> 'repeatable' AND t.key_window IS NULL) THEN 'happened'
-      WHEN NOT p_rekey AND coalesce(clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false) THEN 'window_over'
-      WHEN NOT EXISTS (SELECT FROM outbox b WHERE b.id = redrive.id)
-           AND NOT EXISTS (SELECT FROM action a WHERE a.id = redrive.id AND a.payload IS NOT NULL) THEN 'pruned'
-      ELSE 'redriven' END;
+  PERFORM FROM outcome x WHERE x.action_id = ANY (p_ids) ORDER BY x.action_id FOR UPDATE;
+  FOR id, verdict IN SELECT r.id, r.verdict FROM redrivable(p_ids, p_rekey) r ORDER BY r.id LOOP
     IF verdict = 'redriven' THEN
+      SELECT x.* INTO o FROM outcome x WHERE x.action_id = redrive.id;
       UPDATE outcome x SET
         status = 'pending', owner = NULL, probe = false, probes = 0, spent = x.attempt, since = clock_timestamp(),
         rekeyed = CASE WHEN p_rekey THEN x.rekeyed + 1 ELSE x.rekeyed END,
         first_sent_at = CASE WHEN p_rekey THEN NULL ELSE x.first_sent_at END,
         next_at = clock_timestamp() + interval '1 min', finished_at = NULL, result = NULL, error = NULL
       WHERE x.action_id = redrive.id;
-      UPDATE dead d SET closed_at = clock_timestamp(), closed_as = 'redriven', closed_by = p_who WHERE d.id = letter.id;
+      UPDATE dead d SET closed_at = clock_timestamp(), closed_as = 'redriven', closed_by = p_who
+      WHERE d.action_id = redrive.id AND d.closed_at IS NULL;
       PERFORM note(CASE WHEN p_rekey THEN 'rekey' ELSE 'redrive' END, redrive.id, p_who, p_note, o);
       again := again || redrive.id;
     END IF;
@@ -81,22 +95,32 @@ BEGIN
   IF again IS NOT NULL THEN PERFORM emit(again); END IF;
 END $$;
 
+-- What dropping these calls would be: dropped (an open dead letter), passed (no letter, but it stands in the way of an
+-- order that stops), or not_dead.
+CREATE FUNCTION droppable(p_ids uuid[]) RETURNS TABLE (id uuid, verdict text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+  SELECT w.id, CASE
+      WHEN o.status = 'gave_up' AND EXISTS (SELECT FROM dead d WHERE d.action_id = w.id AND d.closed_at IS NULL) THEN 'dropped'
+      WHEN o.status = 'refused' AND o.passed IS NULL AND t.order_stops THEN 'passed'
+      ELSE 'not_dead' END
+  FROM (SELECT DISTINCT unnest(p_ids) AS id) w
+  LEFT JOIN outcome o ON o.action_id = w.id LEFT JOIN tool t ON t.name = o.tool
+$$;
+
 -- Let calls behind one that gave up or was refused go on, where the tool's order stops for these; and, if it is a dead
--- letter, deal with it no more. For each: dropped, passed (no letter, but it stood in the way), or not_dead.
+-- letter, deal with it no more: the verdicts are those of droppable.
 CREATE FUNCTION drop_dead(p_ids uuid[], p_who text, p_note text) RETURNS TABLE (id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   o outcome;
 BEGIN
-  FOREACH id IN ARRAY ARRAY(SELECT DISTINCT w.id FROM unnest(p_ids) AS w(id) ORDER BY 1) LOOP
-    SELECT x.* INTO o FROM outcome x WHERE x.action_id = drop_dead.id FOR UPDATE;
-    UPDATE dead d SET closed_at = clock_timestamp(), closed_as = 'dropped', closed_by = p_who
-    WHERE d.action_id = drop_dead.id AND d.closed_at IS NULL AND o.status = 'gave_up';
-    verdict := CASE WHEN FOUND THEN 'dropped'
-      WHEN o.status = 'refused' AND o.passed IS NULL AND EXISTS (SELECT FROM tool t WHERE t.name = o.tool AND t.order_stops) THEN 'passed'
-      ELSE 'not_dead' END;
+  PERFORM FROM outcome x WHERE x.action_id = ANY (p_ids) ORDER BY x.action_id FOR UPDATE;
+  FOR id, verdict IN SELECT r.id, r.verdict FROM droppable(p_ids) r ORDER BY r.id LOOP
     IF verdict <> 'not_dead' THEN
+      SELECT x.* INTO o FROM outcome x WHERE x.action_id = drop_dead.id;
+      UPDATE dead d SET closed_at = clock_timestamp(), closed_as = 'dropped', closed_by = p_who
+      WHERE d.action_id = drop_dead.id AND d.closed_at IS NULL;
       UPDATE outcome x SET passed = true WHERE x.action_id = drop_dead.id;
       UPDATE outcome x SET next_at = clock_timestamp()
       FROM action a WHERE a.after = drop_dead.id AND x.action_id = a.id AND x.status = 'pending' AND x.next_at IS NOT NULL;
@@ -112,7 +136,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
   before tool;
 BEGIN
-  SELECT t.* INTO before FROM tool t WHERE t.name = p_tool FOR UPDATE;
+  -- No stronger lock: it would wait for every agent's open transaction with a call of this tool.
+  SELECT t.* INTO before FROM tool t WHERE t.name = p_tool FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN false; END IF;
   IF before.paused <> p_paused THEN
     UPDATE tool SET paused = p_paused WHERE name = p_tool;

@@ -25,7 +25,7 @@ BEGIN
 
   -- An operator sees everything and acts by the audited verbs.
   EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', here, prefix || '_operator');
-  EXECUTE format('GRANT EXECUTE ON FUNCTION resolve, redrive, drop_dead, pause, uuid_time, uuid_floor TO %I', prefix || '_operator');
+  EXECUTE format('GRANT EXECUTE ON FUNCTION resolve, redrivable, redrive, droppable, drop_dead, pause, uuid_time, uuid_floor TO %I', prefix || '_operator');
 
   -- The connector reads the outbox and what a lost slot must emit again.
   EXECUTE format('GRANT SELECT ON outbox, unpublished TO %I', prefix || '_connect');
