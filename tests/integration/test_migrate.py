@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import sql
+from typer.testing import CliRunner
 
+from deedbox.command import build
 from deedbox.errors import MigrationChanged, WrongSetting
 from deedbox.migrate import grant_roles, migrate, migrations, script
 from tests.support.shop import Shop, charge
@@ -141,8 +143,37 @@ def test_agent_and_worker_roles_suffice_for_their_work(shop: Shop, conn: psycopg
         _drop_roles(conn, shop.schema)
 
 
+def test_an_operator_s_role_suffices_for_its_commands(
+    shop: Shop, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant_roles(conn, schema=shop.schema)
+    role = f"{shop.schema}_operator"
+    try:
+        monkeypatch.setenv("PGOPTIONS", f"-c role={role}")
+        run = CliRunner().invoke
+        place = ["--database-url", shop.url, "--schema", shop.schema]
+        for command in (
+            ["calls", "list"],
+            ["calls", "late"],
+            ["runs", "list"],
+            ["tools", "list"],
+            ["dead", "list"],
+            ["dead", "redrive", "--all"],
+            ["dead", "redrive", "--all", "--dry-run"],
+            ["dead", "drop", "--all"],
+            ["tools", "pause", "charge_customer"],
+        ):
+            done = run(build(), [*command, *place])
+            assert done.exit_code == 0, (command, done.output, done.exception)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            run(build(), ["tools", "apply", "tests.support.shop", *place], catch_exceptions=False)
+    finally:
+        conn.execute("RESET ROLE")
+        _drop_roles(conn, shop.schema)
+
+
 def _drop_roles(conn: psycopg.Connection, schema: str) -> None:
-    for role in ("agent", "worker", "connect"):
+    for role in ("agent", "worker", "operator", "connect"):
         name = sql.Identifier(f"{schema}_{role}")
         conn.execute(sql.SQL("DROP OWNED BY {}").format(name))
         conn.execute(sql.SQL("DROP ROLE {}").format(name))

@@ -5,6 +5,7 @@ They add them through the entry-point group `deedbox.commands`: each is a functi
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
@@ -16,35 +17,45 @@ from deedbox.errors import DeedboxError
 if TYPE_CHECKING:
     import typer
 
+FAILED = 1
 BAD_INPUT = 2  # what click itself exits with for a wrong option
+STOPPED = 130  # what a shell says of a program that Ctrl-C ended
 
 
 def main() -> None:
-    """Run the command line; a DeedboxError is one line and exit code 2."""
+    """Run the command line; what a person can mend is one line, and so is Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode
     try:
         app = build()
     except ModuleNotFoundError as problem:
         if problem.name not in {"typer", "rich"}:
             raise
         sys.exit("The command line needs more packages than are installed: pip install 'deedbox[cli]'")
+    except KeyboardInterrupt as stop:
+        sys.exit(stopped(stop))
     try:
         app()
     except DeedboxError as problem:
-        sys.stderr.write(f"error: {problem}\n")
-        sys.exit(BAD_INPUT)
-    except Exception as problem:
-        if (reason := _unreachable(problem)) is None:
+        _fail(str(problem), BAD_INPUT)
+    except psycopg.errors.InsufficientPrivilege as problem:
+        _fail(f"The database role may not do this ({_line(problem)}): `deedbox init --roles` says what is for whom", 1)
+    except psycopg.OperationalError as problem:
+        if not (problem.sqlstate or "08").startswith(("08", "57P")):  # the connection's, the server's end
             raise
-        sys.stderr.write(f"error: Postgres cannot be reached: {reason}\n")
-        sys.exit(1)
+        _fail(f"Postgres cannot be reached: {_line(problem)}", FAILED)
 
 
 def build() -> typer.Typer:
     """The app with every command that is installed, in a fixed order."""
     import typer  # noqa: PLC0415  # of the extra [cli]
 
+    from deedbox.cli.commands import Commands  # noqa: PLC0415  # needs it, too
+
     app = typer.Typer(
         name="deedbox",
+        cls=Commands,
         help="An agent's tool calls happen once, or are known not to have.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -54,8 +65,18 @@ def build() -> typer.Typer:
     return app
 
 
-def _unreachable(problem: Exception) -> str | None:
+def stopped(stop: KeyboardInterrupt) -> int:
+    """Say that Ctrl-C ended it, and what it has to say of that; the exit code."""
+    told = f"stopped: {stop}" if str(stop) else "stopped"
+    below = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
+    sys.stderr.write(f"{below}{told}\n")
+    return STOPPED
 
-    if isinstance(problem, psycopg.OperationalError) and problem.sqlstate is None:
-        return " ".join(str(problem).split())
-    return None
+
+def _fail(text: str, code: int) -> None:
+    sys.stderr.write(f"error: {text}\n")
+    sys.exit(code)
+
+
+def _line(problem: Exception) -> str:
+    return " ".join(str(problem).split())

@@ -40,4 +40,4 @@ def init(
             migrate.grant_roles(conn, schema=settings.schema, connect_password=wanted.connect_password)
             box = conn.execute(Statements("deedbox", "agent.sql", settings.schema)["box"]).fetchone()
             prefix = box[1] if box else wanted.prefix  # the first init has chosen it
-            show.line(f"roles {prefix}_agent, {prefix}_worker, {prefix}_connect: granted")
+            show.line(f"roles {prefix}_agent, {prefix}_worker, {prefix}_operator, {prefix}_connect: granted")

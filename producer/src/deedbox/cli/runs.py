@@ -11,8 +11,9 @@ import typer
 from deedbox.chat import anthropic_chat, openai_chat, openai_responses
 from deedbox.cli import show
 from deedbox.cli.options import AsJson, DatabaseUrl, Schema, ledger
-from deedbox.errors import UnknownRun, UnreadableReply
+from deedbox.errors import NoSuchRun, UnreadableReply
 from deedbox.journal import OPEN
+from deedbox.keys import check_run_id
 from deedbox.statements import Statements
 
 app: typer.Typer = typer.Typer(help="Runs and their journals.", no_args_is_help=True)
@@ -27,23 +28,30 @@ def list_(
 ) -> None:
     """List the newest runs."""
     with ledger(database_url, schema) as (conn, settings):
-        statements = Statements("deedbox", "agent.sql", settings.schema)
-        rows = conn.execute(statements["recent_runs"], {"limit": limit}).fetchall()
+        statements = Statements("deedbox", "operate.sql", settings.schema)
+        rows = conn.execute(statements["runs"], {"limit": limit}).fetchall()
     columns = ["run", "status", "created", "last step", "kind", "open calls"]
     if json:
         show.as_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        show.table(columns, rows)
+        told = [(run, status, show.moment(created), *rest) for run, status, created, *rest in rows]
+        show.table(columns, told, empty="There are no runs.")
 
 
 @app.command("show")
-def show_(run_id: str, database_url: DatabaseUrl = None, schema: Schema = None, json: AsJson = False) -> None:
+def show_(
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    json: AsJson = False,
+) -> None:
     """Show a run: each step, what it decided, and what became of it."""
+    check_run_id(run_id)
     with ledger(database_url, schema) as (conn, settings):
         statements = Statements("deedbox", "agent.sql", settings.schema)
         run = conn.execute(statements["run"], {"run": run_id}).fetchone()
         if run is None:
-            raise UnknownRun(run_id=run_id)
+            raise NoSuchRun(run_id=run_id)
         from_start = {"run": run_id, "n": 0}
         steps = [_step(row) for row in conn.execute(statements["steps"], from_start)]
         for row in conn.execute(statements["calls"], from_start):
@@ -52,19 +60,19 @@ def show_(run_id: str, database_url: DatabaseUrl = None, schema: Schema = None, 
     if json:
         show.as_json({"run": run_id, "status": status, "created_at": run[1], "steps": steps})
         return
-    show.line(f"run {run_id}: {status}, since {run[1]}")
+    show.line(f"run {run_id}: {status}, since {show.moment(run[1])}")
     for step in steps:
-        show.line(f"\n{step['n']:>4}  {step['kind']}  {step['created_at']}")
+        show.line(f"\n{step['n']:>4}  {step['kind']}  {show.moment(step['created_at'])}")
         for message in step["messages"]:
-            show.line(f"      {message.get('role', 'message')}: {_short(message.get('content'))}")
+            show.line(f"      {message.get('role', 'message')}: {show.short(message.get('content'))}")
         if text := said(step["reply"]):
-            show.line(f"      assistant: {_short(text)}")
+            show.line(f"      assistant: {show.short(text)}")
         for wrong in step["invalid"]:
             show.line(f"      {wrong['tool']}: not a call: {wrong['error']}")
         for call in step["calls"]:
             told = call["result"] if call["status"] == "done" else call["error"]
-            show.line(f"      {call['key']}  {call['tool']}({_short(call['args'])})")
-            more = f"  {_short(told)}" if told is not None else ""
+            show.line(f"      {call['key']}  {call['tool']}({show.short(call['args'])})")
+            more = f"  {show.short(told)}" if told is not None else ""
             show.line(f"        {call['status']}, attempt {call['attempt']}{more}")
 
 
@@ -112,8 +120,3 @@ def _call(row: tuple[Any, ...]) -> dict[str, Any]:
         "result": jsonlib.loads(result or "null"),
         "error": jsonlib.loads(error or "null"),
     }
-
-
-def _short(value: Any, limit: int = 100) -> str:
-    text = jsonlib.dumps(value, ensure_ascii=False)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -32,23 +32,6 @@ FROM {schema}.run r WHERE r.id = %(run)s
 -- name: box
 SELECT id, prefix FROM {schema}.box
 
--- name: call
--- All there is to know about one call.
-SELECT a.id::text, a.key, a.tool, a.args::text, a.kind, o.status, o.attempt, o.unsettled, o.owner::text, o.result::text, o.error::text,
-       {schema}.uuid_time(a.id)::text, o.claimed_at::text, o.first_sent_at::text, o.next_at::text, o.finished_at::text
-FROM {schema}.action a JOIN {schema}.outcome o ON o.action_id = a.id WHERE a.key = %(key)s
-
--- name: recent_runs
--- The newest runs. One whose last step asks for nothing, and of which nothing is open, is finished.
-SELECT r.id, CASE WHEN r.status = 'running' AND s.kind = 'decision' AND s.width = 0 AND o.calls = 0 THEN 'finished' ELSE r.status END,
-       date_trunc('second', r.created_at)::text, s.n, s.kind, o.calls
-FROM {schema}.run r
-LEFT JOIN LATERAL (SELECT n, kind, width FROM {schema}.step WHERE run_id = r.id ORDER BY n DESC LIMIT 1) s ON true
-CROSS JOIN LATERAL (
-  SELECT count(*) AS calls FROM {schema}.action a JOIN {schema}.outcome x ON x.action_id = a.id
-  WHERE a.key >= r.id || ':' AND a.key < r.id || ';' AND x.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')) o
-ORDER BY r.created_at DESC LIMIT %(limit)s
-
 -- name: listen
 -- One notice per batch of outcomes, naming the runs while that is short. The channel is the schema's name.
 LISTEN {schema}
