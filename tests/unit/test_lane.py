@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID, uuid4
 
+import pytest
+
+from deedbox_consumers import lane
 from deedbox_consumers.lane import Lanes
 from deedbox_consumers.record import Record
 from deedbox_consumers.slots import Slots
@@ -165,3 +169,40 @@ async def test_a_slot_given_to_one_who_is_cancelled_goes_on_to_the_next() -> Non
     first.cancel()
     await turn()
     assert second.done()
+
+
+async def test_what_waits_behind_a_call_that_takes_long_is_told_and_can_be_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moment = 100.0
+    monkeypatch.setattr(lane, "now", lambda: moment)
+    let = asyncio.Event()
+
+    async def work(record: Record, claimed: Callable[[], object]) -> None:
+        if record.order_key != "waits for its turn":
+            claimed()
+        await let.wait()
+
+    lanes = Lanes(work, fail=lambda _: None)
+    stuck = [record("stuck") for _ in range(3)]
+    for one in (*stuck, record("waits for its turn"), record("waits for its turn"), record("a", "mail")):
+        lanes.put(one)
+    await turn()
+    assert lanes.behind("charge", 60) == []
+    moment += 61
+    assert lanes.behind("charge", 60) == stuck[1:]  # an unclaimed one waits for its tool, not for its key
+    assert lanes.drop(lambda one: one in stuck) == stuck[1:]
+    assert [lanes.waiting(one.id) for one in stuck] == [None, None, None]
+    let.set()
+    assert await lanes.settle(10)
+    assert len(lanes) == 0
+
+
+async def test_large_records_fill_the_room_sooner() -> None:
+    lanes = Lanes(Work(), fail=lambda _: None, room_bytes=10)
+    lanes.put(replace(record(), payload=b"x" * 11))
+    assert lanes.full("charge")
+    assert not lanes.full("mail")
+    lanes.cancel()
+    await lanes.settle(10)
+    assert not lanes.full("charge", resting=True)
