@@ -77,10 +77,14 @@ class Process:
         self.send(signal.SIGKILL)
         self.wait()
 
-    def end(self) -> int:
-        """Ask it to end as a deployment does, wait, and give its exit code; one that is stopped goes on first."""
+    def terminate(self) -> None:
+        """Ask it to end, as a deployment does; one that is stopped goes on first."""
         self.resume()
         self.send(signal.SIGTERM)
+
+    def end(self) -> int:
+        """Ask it to end, wait, and give its exit code."""
+        self.terminate()
         return self.wait()
 
     def wait(self, patience: float = PATIENCE) -> int:

@@ -9,9 +9,10 @@ import struct
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, get_args
 
 Direction = Literal["requests", "answers"]  # what the client says; what the server says
+DIRECTIONS: Final[tuple[Direction, ...]] = get_args(Direction)
 
 LOOPBACK: Final = "127.0.0.1"
 CHUNK: Final = 65536
@@ -32,8 +33,8 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._pairs: dict[asyncio.Task[None], list[socket.socket]] = {}  # by the task that serves it: both ends
-        self._going: dict[Direction, asyncio.Event] = {"requests": asyncio.Event(), "answers": asyncio.Event()}
-        self._held: dict[Direction, int] = {"requests": 0, "answers": 0}
+        self._going: dict[Direction, asyncio.Event] = {each: asyncio.Event() for each in DIRECTIONS}
+        self._held: dict[Direction, int] = dict.fromkeys(DIRECTIONS, 0)
         self._listener: socket.socket | None = None
 
     def __enter__(self) -> Self:
@@ -69,11 +70,11 @@ class Proxy:
 
     def stall(self, *directions: Direction) -> None:
         """Forward nothing more in these directions (both, if none is named) and keep the connections open."""
-        self._order(lambda: self._let(directions or tuple(self._going), pass_=False))
+        self._order(lambda: self._let(directions or DIRECTIONS, pass_=False))
 
     def resume(self) -> None:
         """Go on; what was kept back is delivered."""
-        self._order(lambda: self._let(tuple(self._going), pass_=True))
+        self._order(lambda: self._let(DIRECTIONS, pass_=True))
 
     def refuse(self) -> None:
         """Take no new connections: whoever tries is refused. Those that are open stay."""
