@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
-_AGE = re.compile(r"(\d{1,6})([smhdw])")
+_AGE = re.compile(r"([0-9]{1,6})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
