@@ -171,6 +171,25 @@ def test_a_second_sigterm_ends_at_once_and_the_call_is_another_workers(  # I5 I7
     assert [number for _, number, _ in requests.all] == [1, 2]
 
 
+def test_who_starts_again_is_another_owner_and_takes_up_what_was_left(  # I5 I7
+    box: Deedbox, conn: psycopg.Connection, start: Start, requests: Requests
+) -> None:
+    """procrastinate-org/procrastinate#1518, janbjorge/pgqueuer#630, dbos-inc/dbos-transact-py#804: stuck for ever.
+
+    A sweeper that found no worker's row, a pod that came back under its name, a recovery that ran only once.
+    """
+    run = decide(box, charge(customer="c", cents=1))
+    first = start("hang")
+    wait_until(lambda: requests.all)
+    owners = "SELECT owner FROM worker ORDER BY renewed_at DESC LIMIT 1"
+    before = conn.execute(owners).fetchone()
+    first.kill()
+    start()
+    assert outcomes(box, run) == ["done"]
+    assert conn.execute(owners).fetchone() != before
+    assert [number for _, number, _ in requests.all] == [1, 2]
+
+
 def test_the_command_finds_its_parts(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from deedbox_consumers import Handlers\nfrom tests.support.shop import lookup, Order\n"

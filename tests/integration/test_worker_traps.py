@@ -1,0 +1,95 @@
+"""Traps that others fell into and that need no Kafka: leases, late finishers, keys that are stuck, drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from deedbox import Deedbox
+from deedbox_consumers import Attempt, Worker, jam, worker
+from tests.support.fleet import PATIENCE, Provider, decide, ids, outcomes, status, wait_until
+from tests.support.shop import Receipt, Shop, charge, mail
+
+
+def test_a_key_that_is_stuck_never_slows_other_keys_however_many_wait_behind_it(
+    shop: Shop, box: Deedbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many calls wait behind one that hangs as the tool's room has places: the room is for those that get on."""
+    monkeypatch.setattr(worker, "ROOM", 5)
+    monkeypatch.setattr(jam, "SHORT_OF_ROOM", 0.0)
+    monkeypatch.setattr(jam, "EVERY", 0.01)
+    provider, go = Provider(), asyncio.Event()
+
+    async def hang(args: Any, _: Attempt) -> None:
+        if args.text == "hangs":
+            await go.wait()
+
+    provider.on[mail.name] = hang
+    loops: list[asyncio.AbstractEventLoop] = []
+    provider.on[charge.name] = lambda *_: loops.append(asyncio.get_running_loop())
+    # It stands alone: what a commit tells its worker is taken however full the room is.
+    alone = Worker(None, provider.handlers(), database_url=shop.url, schema=shop.schema, concurrency=5)
+    with alone:
+        assert outcomes(box, decide(box, charge(customer="c", cents=1))) == ["done"]
+        stuck = decide(box, mail(to="stuck@x", text="hangs"), *(mail(to="stuck@x", text=str(n)) for n in range(20)))
+        for number in range(3):
+            other = decide(box, *(mail(to=f"{number}.{n}@x", text="other") for n in range(20)))
+            assert outcomes(box, other) == ["done"] * 20
+        loops[0].call_soon_threadsafe(go.set)
+        assert outcomes(box, stuck) == ["done"] * 21
+
+
+def test_who_has_lost_its_lease_is_told_and_logged_and_what_it_says_changes_nothing(  # I7 I8
+    shop: Shop, box: Deedbox, conn: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """temporalio/sdk-python#1048 and dust-tt/dust#29171: a timed-out activity ran on beside its retry, unnoticed.
+
+    The task is not cancelled: what it knows in the end settles a doubt, so it is told (`attempt.lost`) and kept.
+    """
+    provider, at_work = Provider(), threading.Event()
+
+    async def until_lost(_: Any, attempt: Attempt) -> Receipt:
+        at_work.set()
+        while not attempt.lost:  # noqa: ASYNC110 - as a handler does between two of its requests
+            await asyncio.sleep(0.01)
+        return Receipt(id="of the attempt that was lost")
+
+    provider.on[charge.name] = until_lost
+    run = decide(box, charge(customer="c", cents=1))
+    with (
+        shop.hands() as other,
+        caplog.at_level(logging.WARNING, "deedbox.worker"),
+        Worker(box, provider.handlers(), lease=timedelta(seconds=1)),
+    ):
+        assert at_work.wait(PATIENCE)
+        # As when this process had been stopped past its lease, and another took the call up.
+        conn.execute("DELETE FROM worker WHERE owner <> %s", [other.owner])
+        conn.execute("SELECT * FROM judge(%s, 'its worker died')", [ids(conn, run)])
+        wait_until(lambda: other.claim(ids(conn, run))[ids(conn, run)[0]] == ("claimed", 2))
+        wait_until(lambda: conn.execute("SELECT attempt, status, settled FROM late").fetchall() == [(1, "done", False)])
+        assert status(conn, run) == ("running", 2, True)
+        other.finish(ids(conn, run)[0], 2, result={"id": "of the other"})
+    assert conn.execute("SELECT result ->> 'id' FROM outcome").fetchall() == [("of the other",)]
+    assert "judged this worker dead" in caplog.text
+    assert "what this attempt knows is kept as late" in caplog.text
+
+
+def test_the_sweep_takes_up_only_what_nobody_has(  # I5 I7
+    shop: Shop, box: Deedbox, conn: psycopg.Connection
+) -> None:
+    """JasperFx/wolverine#587 and spring-projects/spring-modulith#663: recovery took what had just been inserted."""
+    run = decide(box, *(charge(customer="c", cents=cents) for cents in (1, 2, 3)))
+    new, at_work, over = ids(conn, run)
+    with shop.hands() as hands, shop.hands() as other:
+        hands.claim([at_work, over])
+        hands.finish(over, 1, result={"id": "x"})
+        assert [turn for _ in range(5) for turn in other.sweep() if turn[2] is not None] == []
+        assert other.claim([new, at_work]) == {new: ("claimed", 1), at_work: ("running", None)}
+    calls = "SELECT count(*) FROM outbox WHERE type = 'call'"
+    assert conn.execute(calls).fetchone() == (3,)
