@@ -253,7 +253,8 @@ class Worker:
             with self._nudged(source):
                 await source.open(lanes)
                 self._ready()
-                log.info("Worker %s performs %s from %s", lease.owner, ", ".join(self.tools), self._source)
+                where = f"kafka at {self._kafka}" if self._source == "kafka" else self._source
+                log.info("Worker %s performs %s from %s", lease.owner, ", ".join(self.tools), where)
                 await self._until_stopped()
             await self._end(source, desk, lanes, lease)
         finally:

@@ -27,7 +27,7 @@ log: logging.Logger = logging.getLogger("deedbox.kafka")
 
 POLL = 0.05  # seconds; a record ends the wait, so this bounds only how late an answer, a pause or a stop is noticed
 MOST = 500  # messages a turn
-REPEAT = 5.0  # seconds between two log lines about the same broker that does not answer
+REPEAT = 60.0  # seconds between two log lines about the same broker that does not answer
 # Seconds in which a partition that was taken from us may be nobody's: until the group has moved it, and its new owner's
 # next renewal has told the ledger that it is behind.
 NOBODYS = 30.0
@@ -47,20 +47,29 @@ CONFIG: dict[str, Any] = {
     "fetch.queue.backoff.ms": 10,  # the default rests for a second whenever the prefetch is full
     "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is created after the worker started is found
     "reconnect.backoff.max.ms": 2_000,
-    "log_level": 2,  # critical: what fails for now is said once, by `complain`, with the address
+    "log_level": 2,  # critical: what fails for now is said by Complaints, with the address
 }
 
 
-def config(kafka: str, group: str) -> dict[str, Any]:
-    """The settings of a consumer that says, now and then, which address does not answer."""
-    last = -REPEAT
+class Complaints:
+    """Says that an address does not answer: at once, then now and then, however many consumers find it out."""
 
-    def complain(error: KafkaError) -> None:
-        nonlocal last
-        if now() - last >= REPEAT:
-            last = now()
-            log.warning("Kafka at %s does not answer (%s): trying again", kafka, error.str())
+    def __init__(self, kafka: str) -> None:
+        self._kafka = kafka
+        self._last = -REPEAT
+        self._lock = threading.Lock()
 
+    def __call__(self, error: KafkaError) -> None:
+        """One consumer has found it out; called in its thread."""
+        with self._lock:
+            if now() - self._last < REPEAT:
+                return
+            self._last = now()
+        log.warning("Kafka at %s does not answer (%s): trying again", self._kafka, error.str())
+
+
+def config(kafka: str, group: str, complain: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """The settings of a consumer, which tells `complain` what hinders it for now."""
     return CONFIG | {"bootstrap.servers": kafka, "group.id": group, "error_cb": complain, "logger": log}
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from deedbox_consumers import metrics
-from deedbox_consumers.source.feed import Feed, config
+from deedbox_consumers.source.feed import Complaints, Feed, config
 from deedbox_consumers.source.heartbeat import Heartbeat
 from deedbox_consumers.source.message import read
 
@@ -64,11 +64,12 @@ class Kafka:
         """Join the groups. A broker that does not answer is asked again, with a line in the log."""
         loop = asyncio.get_running_loop()
         fail = _from_threads(loop, self._fail)
+        complain = Complaints(self._kafka)
         for tool in self._tools:
             topic = f"{self._prefix}.{tool}"
             self._feeds[tool] = Feed(
                 topic,
-                config(self._kafka, topic),
+                config(self._kafka, topic, complain),
                 deliver=_from_threads(loop, partial(self._take, lanes, tool)),
                 drop=_from_threads(loop, partial(self._drop, lanes, topic)),
                 full=partial(lanes.full, tool),
@@ -77,7 +78,7 @@ class Kafka:
             )
         feeds = tuple(self._feeds.values())
         heartbeats = f"{self._prefix}._heartbeat"
-        self._heartbeat = Heartbeat(heartbeats, config(self._kafka, heartbeats), feeds, fail)
+        self._heartbeat = Heartbeat(heartbeats, config(self._kafka, heartbeats, complain), feeds, fail)
         for feed in feeds:
             feed.start()
         self._heartbeat.start()
