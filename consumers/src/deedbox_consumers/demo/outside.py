@@ -6,6 +6,7 @@ what it counted survives whatever is killed, itself included: it is in the file 
 
 from __future__ import annotations
 
+import argparse
 import json
 import socket
 import sys
@@ -48,9 +49,18 @@ def app(provider: Provider) -> Starlette:
 
 def main() -> None:
     """Serve until stopped; the first line of the output is `{"port": …}`, printed once connections are taken."""
-    books, *port = sys.argv[1:]
-    provider = Provider(Path(books))
-    listener = socket.create_server((LOOPBACK, int(port[0]) if port else 0))
+    parser = argparse.ArgumentParser(
+        prog="python -m deedbox_consumers.demo.outside",
+        description="A payment provider and a model on this machine: POST /v1/charges, POST /v1/chat/completions.",
+    )
+    parser.add_argument("books", metavar="BOOKS", type=Path, help="the provider's books, a SQLite file that it makes")
+    parser.add_argument("port", metavar="PORT", type=int, nargs="?", default=0, help="default: a free one")
+    asked = parser.parse_args()
+    try:
+        listener = socket.create_server((LOOPBACK, asked.port))
+    except (OSError, OverflowError) as problem:
+        parser.error(f"nothing can be served on port {asked.port}: {problem}")
+    provider = Provider(asked.books)
     sys.stdout.write(json.dumps({"port": listener.getsockname()[1]}) + "\n")
     sys.stdout.flush()
     config = uvicorn.Config(app(provider), log_level="warning", access_log=False, lifespan="off")

@@ -46,7 +46,7 @@ def show(scores: Sequence[Score], console: Console) -> None:
 
 
 def _counts(scores: Sequence[Score]) -> Table:
-    table = _table("", "decided", "charged", "requests", "model\nasked", "asked\ntwice", "lost", "")
+    table = _table("", "decided", "charged", "requests", "model\nasked", "asked\ntwice", "lost", "verdict")
     table.columns[-1].justify = "left"
     for figures in scores:
         style = "green" if figures.once else "bold red"
