@@ -12,7 +12,7 @@ import pytest
 
 from deedbox_consumers import lane
 from deedbox_consumers.lane import Lanes
-from deedbox_consumers.record import Record
+from deedbox_consumers.record import Place, Record
 from deedbox_consumers.slots import Slots
 
 
@@ -63,6 +63,22 @@ async def test_equal_keys_of_two_tools_are_two_lanes() -> None:
     lanes.put(record("a", "mail"))
     await turn()
     assert len(work.began) == 2
+    lanes.cancel()
+    await lanes.settle(10)
+
+
+async def test_what_the_ledger_brings_does_not_wait_for_what_waits_for_it() -> None:
+    work = Work()
+    lanes = Lanes(work, fail=lambda _: None)
+    later = replace(record("a"), place=Place("shop.charge", 0, 1, 1, b"a", (), b"x"))
+    for one in (later, before := record("a"), again := record("a")):
+        lanes.put(one)
+    await turn()
+    assert work.began == [later.id, before.id]
+    assert lanes.depth("charge", "a") == 2
+    work.let[before.id].set()
+    await turn()
+    assert work.began == [later.id, before.id, again.id]
     lanes.cancel()
     await lanes.settle(10)
 
@@ -188,9 +204,10 @@ async def test_what_waits_behind_a_call_that_takes_long_is_told_and_can_be_let_g
     for one in (*stuck, record("waits for its turn"), record("waits for its turn"), record("a", "mail")):
         lanes.put(one)
     await turn()
-    assert lanes.behind("charge", 60) == []
+    assert lanes.stuck("charge", 60) == []
     moment += 61
-    assert lanes.behind("charge", 60) == stuck[1:]  # an unclaimed one waits for its tool, not for its key
+    # One that is not claimed waits for its tool, not for its key.
+    assert lanes.stuck("charge", 60) == [(stuck[0], stuck[1:])]
     assert lanes.drop(lambda one: one in stuck) == stuck[1:]
     assert [lanes.waiting(one.id) for one in stuck] == [None, None, None]
     let.set()

@@ -1,45 +1,86 @@
-"""Lanes that do not get on: what waits behind a call that takes long is left to the ledger.
+"""Lanes that do not get on: what waits behind a call that takes long is left to the ledger until that is over.
 
 Else one order key could fill the room of its tool and stop all others, and its offsets would hold back what is
-committed, and what the ledger hears of how far its workers have come. The finish of the call makes the next one due.
+committed, and what the ledger hears of how far its workers have come.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from deedbox_consumers.lane import Lanes
     from deedbox_consumers.ledger import Ledger
     from deedbox_consumers.record import Record
     from deedbox_consumers.source import Source
 
+    Key = tuple[str, str]
+
 EVERY = 1.0  # seconds
-# Seconds that a call may take before those behind it are let go. The sweep brings them back one by one, so a lane that
-# gets on is better left alone.
-LONG = 60.0
+LONG = 60.0  # seconds that a call may take before those behind it are let go
 SHORT_OF_ROOM = 5.0  # the same, while less than half of its tool's room is free
-AT_ONCE = 100  # records; their arguments are read with them
+AT_ONCE = 100  # records of a key: their arguments are read with them
+REMEMBERED = 100_000  # calls; if there are more, the sweep brings them one by one
 
 
-async def relieve(ledger: Ledger, lanes: Lanes, source: Source, tools: Sequence[str]) -> None:
-    """Look each second, for ever, for lanes of these tools that do not get on, and let go of what waits in them."""
-    while True:
-        await asyncio.sleep(EVERY)
-        for tool in tools:
-            behind = lanes.behind(tool, SHORT_OF_ROOM if lanes.full(tool, resting=True) else LONG)
-            for start in range(0, len(behind), AT_ONCE):
-                await _let_go(ledger, lanes, source, behind[start : start + AT_ONCE])
+class Jam:
+    """The calls that were let go, by order key: fetched when it gets on; the sweep has them, too, one by one."""
+
+    def __init__(self, ledger: Ledger, lanes: Lanes, source: Source, tools: Sequence[str]) -> None:
+        self._ledger = ledger
+        self._lanes = lanes
+        self._source = source
+        self._tools = tools
+        self._let_go: dict[Key, deque[UUID]] = {}
+
+    async def relieve(self) -> None:
+        """Look each second, for ever, for lanes that do not get on, and for those that do again."""
+        while True:
+            await asyncio.sleep(EVERY)
+            stuck: set[Key] = set()
+            for tool in self._tools:
+                patience = SHORT_OF_ROOM if self._lanes.full(tool, resting=True) else LONG
+                for first, behind in self._lanes.stuck(tool, patience):
+                    stuck.add((tool, first.order_key))
+                    await self._leave(first, behind)
+            for key in [key for key in self._let_go if key not in stuck]:
+                await self._fetch(*key)
+
+    async def _leave(self, first: Record, behind: Sequence[Record]) -> None:
+        """Let go of those whose rows can be read (I1): the others have nobody but their lane."""
+        left: list[UUID] = []
+        for start in range(0, len(behind), AT_ONCE):
+            page = behind[start : start + AT_ONCE]
+            known = {record.id for record in await self._ledger.records([record.id for record in page])}
+            for id_ in known:
+                await self._ledger.let_go(id_)
+            let_go = {id(record) for record in page if record.id in known}
+            for record in self._lanes.drop(partial(_is_one_of, let_go)):
+                self._source.done(record)
+                left.append(record.id)
+        if left and sum(map(len, self._let_go.values())) < REMEMBERED:
+            ids = self._let_go.get((first.tool, first.order_key), ())
+            # By id, that is by time: only roughly the order in which they were decided, which the claim sees to.
+            self._let_go[first.tool, first.order_key] = deque(sorted({*ids, *left}))
+
+    async def _fetch(self, tool: str, order_key: str) -> None:
+        """Bring the next ones of a key that gets on, as long as few of them wait."""
+        if self._lanes.full(tool) or self._lanes.depth(tool, order_key) >= AT_ONCE:
+            return
+        ids = self._let_go[tool, order_key]
+        page = [ids.popleft() for _ in range(min(AT_ONCE, len(ids)))]
+        found = {record.id: record for record in await self._ledger.records(page)}
+        for record in (found[id_] for id_ in page if id_ in found):
+            self._lanes.put(record)
+        if not ids:
+            del self._let_go[tool, order_key]
 
 
-async def _let_go(ledger: Ledger, lanes: Lanes, source: Source, behind: Sequence[Record]) -> None:
-    """Let go of those whose rows can be read (I1): the others have nobody but their lane."""
-    known = {record.id for record in await ledger.records([record.id for record in behind])}
-    for id_ in known:
-        await ledger.let_go(id_)
-    let_go = {id(record) for record in behind if record.id in known}
-    for record in lanes.drop(lambda record: id(record) in let_go):
-        source.done(record)
+def _is_one_of(records: set[int], record: Record) -> bool:
+    return id(record) in records

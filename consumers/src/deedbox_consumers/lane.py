@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deedbox_consumers.record import Record
 
-    Key = tuple[str, str]
+    Key = tuple[str, str, bool]
 
 ROOM_BYTES = 64 * 2**20  # of the arguments of one tool's records: they may be large, and thousands wait
 
@@ -80,7 +80,7 @@ class Lanes:
         self._waiting[record.id] = record
         self._counts[record.tool] += 1
         self._bytes[record.tool] += len(record.payload)
-        key = record.tool, record.order_key
+        key = _key(record)
         if (lane := self._lanes.get(key)) is not None:
             lane.records.append(record)
         else:
@@ -89,15 +89,19 @@ class Lanes:
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, key, lane))
 
-    def behind(self, tool: str, patience: float) -> list[Record]:
-        """What waits behind calls of a tool that were claimed more than `patience` seconds ago."""
+    def stuck(self, tool: str, patience: float) -> list[tuple[Record, list[Record]]]:
+        """The tool's calls that were claimed more than `patience` seconds ago, each with what waits behind it."""
         since = now() - patience
         return [
-            record
-            for (name, _), lane in self._lanes.items()
+            (lane.records[0], list(lane.records)[1:])
+            for (name, *_), lane in self._lanes.items()
             if name == tool and lane.claimed_at is not None and lane.claimed_at < since
-            for record in list(lane.records)[1:]
         ]
+
+    def depth(self, tool: str, order_key: str) -> int:
+        """How many records that the ledger brought are in the lane of this key."""
+        lane = self._lanes.get((tool, order_key, True))
+        return len(lane.records) if lane is not None else 0
 
     def drop(self, unwanted: Callable[[Record], bool]) -> list[Record]:
         """Forget waiting records, and say which. The first of each lane ends by itself: it may be claimed just now."""
@@ -159,3 +163,8 @@ class Lanes:
                 self._forget(record)
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._fail(problem)
+
+
+def _key(record: Record) -> Key:
+    """What the ledger brings stands beside what the source brings: it may be what that waits for."""
+    return record.tool, record.order_key, record.place is None

@@ -21,7 +21,7 @@ from deedbox.step import AnyCall, AnyTool
 from deedbox_consumers.desk import HANDLE, Desk
 from deedbox_consumers.gate import Gate
 from deedbox_consumers.health import Progress, beat
-from deedbox_consumers.jam import relieve
+from deedbox_consumers.jam import Jam
 from deedbox_consumers.lane import Lanes
 from deedbox_consumers.lease import Lease
 from deedbox_consumers.ledger import Ledger
@@ -246,7 +246,7 @@ class Worker:
             self._watch(lease.keep()),
             self._watch(sweep(ledger, lanes, self.tools, partial(self.progress.note, "sweep"))),
             self._watch(desk.watch_pauses()),
-            self._watch(relieve(ledger, lanes, source, self.tools)),
+            self._watch(Jam(ledger, lanes, source, self.tools).relieve()),
             self._watch(beat(self.progress)),
         ]
         try:
