@@ -1,4 +1,4 @@
-"""The script `deedbox`. It stands outside the package, whose import takes a moment in which a person may press Ctrl-C."""
+"""The script `deedbox`. It stands outside the package, whose import takes a moment: Ctrl-C may come meanwhile."""
 
 from __future__ import annotations
 

@@ -109,6 +109,20 @@ def test_a_server_that_cannot_start_is_an_error_with_its_last_words(own: Stack) 
     assert not own.status()["postgres"]["running"]
 
 
+def test_its_database_is_at_hand(own: Stack) -> None:
+    own.up("postgres")
+    deedbox = [str(Path(sys.executable).parent / "deedbox"), "stack"]
+    place = ["--folder", str(own.folder)]
+    url = subprocess.run([*deedbox, "url", *place], capture_output=True, text=True, check=True).stdout
+    assert url == f"{own.database_url}\n"
+    asked = [*deedbox, "psql", *place, "-tAc", "SELECT current_user, 6 * 7"]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "deedbox|42\n"
+    nowhere = [*deedbox, "url", "--folder", str(own.folder / "nowhere")]
+    ended = subprocess.run(nowhere, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "deedbox stack up" in ended.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user the server is our own")
 def test_a_folder_closed_to_others_sends_the_data_elsewhere(tmp_path: Path) -> None:
     closed = tmp_path / "closed"

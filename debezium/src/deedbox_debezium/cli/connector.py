@@ -56,7 +56,10 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Put the connector there, or change it, and wait until it reads."""
-    _show(connector.apply(_settings(database_url, schema, connect_url), _overrides(set_)), as_json)
+    settings, overrides = _settings(database_url, schema, connect_url), _overrides(set_)
+    with show.waiting("until the connector reads its slot"):
+        found = connector.apply(settings, overrides)
+    _show(found, as_json)
 
 
 @app.command()
@@ -75,7 +78,10 @@ def restart(
     database_url: DatabaseUrl = None, schema: Schema = None, connect_url: ConnectUrl = None, as_json: AsJson = False
 ) -> None:
     """Restart connector and task, and wait until it reads."""
-    _show(connector.restart(_settings(database_url, schema, connect_url)), as_json)
+    settings = _settings(database_url, schema, connect_url)
+    with show.waiting("until the connector reads its slot again"):
+        found = connector.restart(settings)
+    _show(found, as_json)
 
 
 @app.command()
@@ -87,7 +93,9 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove the connector and its slot. The outbox rows stay."""
-    done = connector.remove(_settings(database_url, schema, connect_url), keep_slot=keep_slot)
+    settings = _settings(database_url, schema, connect_url)
+    with show.waiting("until the connector has stopped and let go of its slot"):
+        done = connector.remove(settings, keep_slot=keep_slot)
     if as_json:
         show.as_json({"removed": done})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections import deque
@@ -11,10 +12,13 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from psycopg.conninfo import conninfo_to_dict
 
 from deedbox.cli import show
 from deedbox.cli.options import AsJson
+from deedbox.errors import NoStack
 from deedbox_debezium.stack import PartName, Shown, Silent, Stack
+from deedbox_debezium.stack.postgres import programs
 
 app: typer.Typer = typer.Typer(help="A local stack: PostgreSQL, Kafka, Connect, Debezium.", no_args_is_help=True)
 
@@ -50,7 +54,7 @@ def up(
     except KeyboardInterrupt:
         if attach:
             stack.down()
-        raise typer.Exit(128 + signal.SIGINT) from None
+        raise
 
 
 @app.command()
@@ -70,6 +74,22 @@ def status(folder: Folder = Path(".deedbox"), as_json: AsJson = False) -> None:
     _report(stack, as_json)
     if not all(part["answers"] for part in stack.status().values()):
         raise typer.Exit(DOWN)
+
+
+@app.command()
+def url(folder: Folder = Path(".deedbox")) -> None:
+    """Print the URL of the stack's database, password included: psql "$(deedbox stack url)"."""
+    show.line(_known(folder).database_url)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(more: typer.Context, folder: Folder = Path(".deedbox")) -> None:
+    """Open psql on the stack's database. What follows is psql's own: deedbox stack psql -c 'TABLE orders'."""
+    place = conninfo_to_dict(_known(folder).database_url)
+    names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
+    told = {names[name]: str(value) for name, value in place.items() if name in names}
+    # The password goes into the environment, since everybody can see arguments.
+    os.execve(programs() / "psql", ["psql", *more.args], os.environ | told)  # noqa: S606 - a shell is not wanted
 
 
 @app.command()
@@ -103,6 +123,14 @@ def reset(
 
 def _names(parts: list[Part] | None) -> list[PartName]:
     return [part.value for part in parts or []]
+
+
+def _known(folder: Path) -> Stack:
+    """The stack of the folder; raises NoStack when none was ever started there."""
+    stack = Stack(folder)
+    if "postgres" not in stack.state.ports:
+        raise NoStack(folder=stack.folder)
+    return stack
 
 
 def _report(stack: Stack, as_json: bool) -> None:

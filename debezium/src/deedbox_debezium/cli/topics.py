@@ -49,9 +49,12 @@ def _run(
     settings = Settings.load(database_url, schema, kafka=kafka)
     ledger = Ledger(settings)
     prefix, names, where = ledger.box().prefix, ledger.topics(), settings.need("kafka")
-    done = (
-        topics.apply(where, prefix, names, replication=replication) if carry_out else topics.plan(where, prefix, names)
-    )
+    with show.waiting("for Kafka"):
+        done = (
+            topics.apply(where, prefix, names, replication=replication)
+            if carry_out
+            else topics.plan(where, prefix, names)
+        )
     if as_json:
         missing = [{"name": topic.name, "partitions": topic.partitions} for topic in done.missing]
         key = "created" if carry_out else "missing"

