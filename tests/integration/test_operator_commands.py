@@ -9,12 +9,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from deedbox import Deedbox
+from deedbox import Deedbox, user
 from deedbox.cli.batches import SIZE, in_batches
 from tests.support.commands import Commands
 from tests.support.fleet import decide, ids
 from tests.support.hands import Hands
-from tests.support.shop import Shop, charge, lookup, mail, refund, ship, wire
+from tests.support.shop import Shop, charge, lookup, mail, refund, says, ship, wire
 
 RESULT = '{"id": "ch_1"}'
 
@@ -449,6 +449,21 @@ def test_ids_and_times_stay_whole_on_every_screen(
             moments = [word for word in ended.out.replace(",", "").split() if word.startswith("20") and "-" in word]
             assert moments, words
             assert all(f"{moment} " in ended.out for moment in moments)  # the time of day stands on the same line
+
+
+def test_a_run_is_shown_whatever_was_said_in_it(box: Deedbox, deedbox: Commands) -> None:
+    said = "half \udcff of a pair, \x1b[31mred"
+    for turn in box.run("odd", messages=[user(said)]):
+        turn.commit(says(said))
+    deedbox.screen(80)
+    shown = deedbox("runs", "show", "odd")
+    assert shown.code == 0
+    assert "\\udcff" in shown.out
+    assert "\x1b" not in shown.out
+    told = deedbox("runs", "show", "odd", "--json").json
+    assert told["status"] == "finished"
+    assert told["steps"][0]["messages"] == [user(said)]
+    assert told["created_at"].endswith("Z")
 
 
 def test_every_json_is_one_value(bank: Deedbox, conn: psycopg.Connection, hands: Hands, deedbox: Commands) -> None:

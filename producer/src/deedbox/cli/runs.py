@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json as jsonlib
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -58,22 +59,22 @@ def show_(
             steps[row[2]]["calls"].append(_call(row))
     status = "finished" if run[0] == "running" and _finished(steps) else run[0]
     if json:
-        show.as_json({"run": run_id, "status": status, "created_at": run[1], "steps": steps})
+        show.as_json({"run": run_id, "status": status, "created_at": datetime.fromisoformat(run[1]), "steps": steps})
         return
     show.line(f"run {run_id}: {status}, since {show.moment(run[1])}")
     for step in steps:
         show.line(f"\n{step['n']:>4}  {step['kind']}  {show.moment(step['created_at'])}")
         for message in step["messages"]:
-            show.line(f"      {message.get('role', 'message')}: {show.short(message.get('content'))}")
+            show.indented(f"{message.get('role', 'message')}: {show.short(message.get('content'))}", 6)
         if text := said(step["reply"]):
-            show.line(f"      assistant: {show.short(text)}")
+            show.indented(f"assistant: {show.short(text)}", 6)
         for wrong in step["invalid"]:
-            show.line(f"      {wrong['tool']}: not a call: {wrong['error']}")
+            show.indented(f"{wrong['tool']}: not a call: {wrong['error']}", 6)
         for call in step["calls"]:
             told = call["result"] if call["status"] == "done" else call["error"]
-            show.line(f"      {call['key']}  {call['tool']}({show.short(call['args'])})")
+            show.indented(f"{call['key']}  {call['tool']}({show.short(call['args'])})", 6)
             more = f"  {show.short(told)}" if told is not None else ""
-            show.line(f"        {call['status']}, attempt {call['attempt']}{more}")
+            show.indented(f"{call['status']}, attempt {call['attempt']}{more}", 8)
 
 
 def _finished(steps: list[dict[str, Any]]) -> bool:
@@ -98,7 +99,7 @@ def _step(row: tuple[Any, ...]) -> dict[str, Any]:
     return {
         "n": n,
         "kind": kind,
-        "created_at": created_at,
+        "created_at": datetime.fromisoformat(created_at),
         "messages": jsonlib.loads(messages or "[]"),
         "reply": jsonlib.loads(reply or "null"),
         "shown": jsonlib.loads(shown or "[]"),

@@ -45,6 +45,14 @@ def line(text: str) -> None:
     print("\n".join(map(printable, text.split("\n"))))
 
 
+def indented(text: str, by: int) -> None:
+    """Print a paragraph that begins so many columns to the right; what is wrapped, two more."""
+    first, *more = _folded(printable(text), _width() - by - GAP) or [""]
+    _print(" " * by + first)
+    for part in more:
+        _print(" " * (by + GAP) + part)
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "There are none.") -> None:
     """Print rows under their columns; None is shown as a dash.
 
@@ -113,7 +121,7 @@ def heading(text: str) -> None:
 def waiting(what: str) -> Iterator[None]:
     """While it lasts, show on a terminal what is being waited for, and for how long already."""
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("waits {task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         progress.add_task(what, total=None)
         yield

@@ -15,7 +15,7 @@ class NoHandlers(BadInput):
 
 
 class NoHandler(BadInput):
-    """Nothing here performs the tool {tool}: add a function with @handlers.handle({tool}), or leave the tool out with tools=[...]."""
+    """Nothing here performs the tool {tool}: add a function with @handlers.handle({tool}), or leave the tool out (tools=[...], or --tools on the command line)."""
 
     tool: str
 
