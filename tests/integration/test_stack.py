@@ -115,8 +115,12 @@ def test_its_database_is_at_hand(own: Stack) -> None:
     place = ["--folder", str(own.folder)]
     url = subprocess.run([*deedbox, "url", *place], capture_output=True, text=True, check=True).stdout
     assert url == f"{own.database_url}\n"
-    asked = [*deedbox, "psql", *place, "-tAc", "SELECT current_user, 6 * 7"]
-    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "deedbox|42\n"
+    (own.folder / "below").mkdir()
+    asked = [*deedbox, "psql", "-tAc", "SELECT current_user, 6 * 7"]
+    assert (
+        subprocess.run(asked, cwd=own.folder / "below", capture_output=True, text=True, check=True).stdout
+        == "deedbox|42\n"
+    )
     nowhere = [*deedbox, "url", "--folder", str(own.folder / "nowhere")]
     ended = subprocess.run(nowhere, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -35,7 +35,7 @@ def demo(
     and Kafka Connect are killed (SIGKILL) at the worst moment. The payment
     provider is a process of its own, with its own books.
 
-    The first time it fetches the parts (about 85 MB). They run as long as the
+    The first time it fetches the parts (72 MB). They run as long as the
     demo does; what runs in the folder already is used and left running.
 
     Exit code 0: on Deedbox every decision was charged exactly once, and no

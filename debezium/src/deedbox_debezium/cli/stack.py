@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from deedbox.cli import show
 from deedbox.cli.options import AsJson
 from deedbox.errors import NoStack
+from deedbox.settings import LOCAL
 from deedbox_debezium.stack import PartName, Shown, Silent, Stack
 from deedbox_debezium.stack.postgres import programs
 
@@ -25,6 +26,9 @@ app: typer.Typer = typer.Typer(help="A local stack: PostgreSQL, Kafka, Connect, 
 DOWN = 3  # exit code of `status` when a part does not answer, as of `systemctl status`
 
 Folder = Annotated[Path, typer.Option(help="Where everything of the stack lies.")]
+Nearest = Annotated[
+    Path | None, typer.Option(help="Where everything of the stack lies; default: .deedbox here or above.")
+]
 
 
 class Part(StrEnum):
@@ -77,13 +81,13 @@ def status(folder: Folder = Path(".deedbox"), as_json: AsJson = False) -> None:
 
 
 @app.command()
-def url(folder: Folder = Path(".deedbox")) -> None:
+def url(folder: Nearest = None) -> None:
     """Print the URL of the stack's database, password included: psql "$(deedbox stack url)"."""
     show.line(_known(folder).database_url)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def psql(more: typer.Context, folder: Folder = Path(".deedbox")) -> None:
+def psql(more: typer.Context, folder: Nearest = None) -> None:
     """Open psql on the stack's database. What follows is psql's own: deedbox stack psql -c 'TABLE orders'."""
     place = conninfo_to_dict(_known(folder).database_url)
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
@@ -125,9 +129,11 @@ def _names(parts: list[Part] | None) -> list[PartName]:
     return [part.value for part in parts or []]
 
 
-def _known(folder: Path) -> Stack:
-    """The stack of the folder; raises NoStack when none was ever started there."""
-    stack = Stack(folder)
+def _known(folder: Path | None) -> Stack:
+    """The stack of the folder, or the nearest; raises NoStack when none was ever started there."""
+    here = Path.cwd()
+    near = (place / LOCAL.parent for place in (here, *here.parents) if (place / LOCAL).is_file())
+    stack = Stack(folder or next(near, LOCAL.parent))
     if "postgres" not in stack.state.ports:
         raise NoStack(folder=stack.folder)
     return stack
