@@ -15,9 +15,9 @@ import sys
 import time
 from typing import Final
 
-from deedbox_debezium.stack import Stack
+from deedbox_debezium.stack import PartName, Stack
 from tests.chaos.forkserver import ROOT
-from tests.chaos.play import Result, play
+from tests.chaos.play import SERVICES, Result, play
 
 BROKEN: Final = 1
 INTERRUPTED: Final = 130  # what a shell says of a program that Ctrl-C ended
@@ -32,17 +32,16 @@ def main() -> int:
     seed = random.randrange(1_000_000) if asked.seed is None else asked.seed
     left, results = asked.minutes * 60, []
     _say(f"seed {seed}, {asked.minutes:g} minutes, calls by {asked.source}")
+    kafka = asked.source == "kafka"
+    services: tuple[PartName, ...] = SERVICES if kafka else ("postgres",)
     try:
         with Stack(home / "chaos", supervised=True) as stack:
-            if asked.source == "kafka":
-                stack.up()
-            else:
-                stack.up("postgres")
+            stack.up(*services)
             while left > 0:
                 folder = home / "chaos" / "worlds" / str(seed)
                 shutil.rmtree(folder, ignore_errors=True)
                 seconds = min(left, LONGEST)
-                results.append(play(stack, folder, seed, seconds, kafka=asked.source == "kafka", say=_say))
+                results.append(play(stack, folder, seed, seconds, kafka=kafka, services=services, say=_say))
                 left, seed = left - seconds, seed + 1
                 _tell(results[-1])
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -19,11 +19,17 @@ AGAIN: Final = b"chaos"  # a header that tells a copy from what it was copied fr
 
 
 class Copier:
-    """Produces each record of these topics again with the chance `share`, from now on, some into another partition."""
+    """Produces each record of these topics again with the chance `share`, from now on.
 
-    def __init__(self, kafka: str, topics: Iterable[str], *, share: float = 1.0, seed: int = 0) -> None:
+    Half of the copies go into any partition, but for the topics in `ordered`: there the order is in the partition.
+    """
+
+    def __init__(
+        self, kafka: str, topics: Iterable[str], *, ordered: Container[str] = (), share: float = 1.0, seed: int = 0
+    ) -> None:
         self.copies = 0
         self.share = share
+        self._ordered = ordered
         self._chance = random.Random(seed)
         self._ended = threading.Event()
         self._producer = Producer({"bootstrap.servers": kafka, "log_level": 0})
@@ -73,7 +79,7 @@ class Copier:
         if any(name == AGAIN.decode() for name, _ in headers):
             return
         partition = message.partition()
-        if self._chance.random() < 0.5:
+        if message.topic() not in self._ordered and self._chance.random() < 0.5:
             partition = self._chance.randrange(self._partitions)
 
         def produce() -> None:

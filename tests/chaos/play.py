@@ -6,7 +6,7 @@ import heapq
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -15,7 +15,6 @@ from typing import Any, Final, get_args
 
 from deedbox_debezium.stack import PartName, Stack
 from tests.chaos import person, schedule
-from tests.chaos.copier import Copier
 from tests.chaos.crew import Crew
 from tests.chaos.oracle import Verdict
 from tests.chaos.provider import Mood
@@ -143,10 +142,19 @@ class Play:
         self._busy.discard(strike.target)
 
 
-def play(stack: Stack, folder: Path, seed: int, seconds: float, *, kafka: bool, say: Callable[[str], object]) -> Result:
-    """Play the schedule of this seed and say what it came to."""
+def play(
+    stack: Stack,
+    folder: Path,
+    seed: int,
+    seconds: float,
+    *,
+    kafka: bool,
+    services: Sequence[PartName],
+    say: Callable[[str], object],
+) -> Result:
+    """Play the schedule of this seed, which strikes these services too, and say what it came to."""
     result = Result(seed, seconds, kafka)
-    strikes = schedule.draw(seed, seconds, kafka=kafka)
+    strikes = schedule.draw(seed, seconds, services)
     with ExitStack() as open_:
         world = open_.enter_context(World(stack, folder, kafka=kafka, seed=seed))
         world.outside.mood(schedule.mood(seed))
@@ -154,8 +162,7 @@ def play(stack: Stack, folder: Path, seed: int, seconds: float, *, kafka: bool, 
         played = Play(world, crew, say)
         assert wait(lambda: world.count("", "done")), "nothing is done before the first strike"
         if kafka:
-            topics = [f"{world.shop.schema}.{name}" for name in world.names]
-            with Copier(stack.kafka, topics, share=COPIED, seed=seed) as copier:
+            with world.copier(share=COPIED) as copier:
                 played.strike_all(strikes, seconds)
             result.copies = copier.copies
         else:

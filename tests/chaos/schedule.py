@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from deedbox_debezium.stack import PartName
 from tests.chaos.agent import PLACES as AGENT_PLACES
 from tests.chaos.provider import Mood
+from tests.chaos.services import Fault
 from tests.chaos.tools import LONGEST
 from tests.chaos.worker import PLACES as WORKER_PLACES
 
@@ -35,18 +38,17 @@ WORKERS: Final = ("worker-0", "worker-1")
 AGENTS: Final = ("agent-0", "agent-1")
 PROCESS: Final = ("kill", "kill", "stop", "crash", "crash")
 LINK: Final = ("cut", "reset", "stall", "stall", "lose", "refuse")
-SERVICES: Final = {
+SERVICES: Final[dict[PartName, tuple[Fault, ...]]] = {
     "postgres": ("kill", "immediate", "restart", "freeze"),
     "kafka": ("kill", "restart", "freeze"),
     "connect": ("kill", "restart", "freeze"),
 }
 
 
-def draw(seed: int, seconds: float, *, kafka: bool) -> list[Strike]:
-    """The strikes of so many seconds. Services strike now and then; the broker and Connect only if there are any."""
+def draw(seed: int, seconds: float, services: Sequence[PartName]) -> list[Strike]:
+    """The strikes of so many seconds; these services are struck now and then."""
     chance = random.Random(seed)
-    strikes = [*_small(chance, seconds), *_services(chance, seconds, kafka=kafka)]
-    return sorted(strikes)
+    return sorted([*_small(chance, seconds), *(_services(chance, seconds, services) if services else ())])
 
 
 def mood(seed: int) -> Mood:
@@ -86,10 +88,9 @@ def _one(chance: random.Random, at: float, target: str) -> Strike:
     return Strike(at, f"{target} {chance.choice(links)}", fault, length, detail)
 
 
-def _services(chance: random.Random, seconds: float, *, kafka: bool) -> list[Strike]:
-    names = list(SERVICES) if kafka else ["postgres"]
+def _services(chance: random.Random, seconds: float, names: Sequence[PartName]) -> list[Strike]:
     strikes = []
-    at = chance.uniform(1, SERVICES_EVERY)
+    at = chance.uniform(1, SERVICES_EVERY / 2)
     while at < seconds:
         name = chance.choice(names)
         length = chance.uniform(0, LONGEST.total_seconds())

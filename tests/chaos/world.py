@@ -23,6 +23,7 @@ from deedbox.registry import apply
 from deedbox_debezium.stack import Stack
 from tests.chaos import tools
 from tests.chaos.agent import TABLE, spend
+from tests.chaos.copier import Copier
 from tests.chaos.forkserver import ForkServer, Process
 from tests.chaos.oracle import OPEN, Decided, Verdict, judge
 from tests.chaos.outside import Outside
@@ -147,6 +148,13 @@ class World:
                     spend(conn, self.shop.schema, run)
                 break
 
+    def copier(self, share: float = 1.0, names: Iterable[str] | None = None) -> Copier:
+        """Delivers calls of these tools (all) twice."""
+        prefix, wanted = self.shop.schema, self.names if names is None else names
+        ordered = {f"{prefix}.{tool.name}" for tool in self.tools if tool.order_by is not None}
+        topics = [f"{prefix}.{name}" for name in wanted]
+        return Copier(self.stack.kafka, topics, ordered=ordered, share=share, seed=self.seed)
+
     # ---- what is to be seen
 
     def rows(self, statement: LiteralString, *values: Any) -> list[tuple[Any, ...]]:
@@ -176,15 +184,17 @@ class World:
                   WHERE starts_with(a.run_id, %s) AND o.status = %s"""
         return int(self.rows(many, prefix, status)[0][0])
 
-    def open_calls(self) -> int:
+    def open_calls(self, prefix: str = "") -> int:
         """How many calls workers are still to bring to an end; one in doubt that will be asked about is one of them."""
-        many = """SELECT count(*) FROM outcome
-                  WHERE status = ANY (%s) OR status = 'in_doubt' AND next_at < 'infinity'"""
-        return int(self.rows(many, list(OPEN))[0][0])
+        many = """SELECT count(*) FROM action a JOIN outcome o ON o.action_id = a.id
+                  WHERE starts_with(a.run_id, %s)
+                  AND (o.status = ANY (%s) OR o.status = 'in_doubt' AND o.next_at < 'infinity')"""
+        return int(self.rows(many, prefix, list(OPEN))[0][0])
 
-    def workers(self) -> list[str]:
-        """Who is enlisted."""
-        return [str(owner) for (owner,) in self.rows("SELECT owner FROM worker")]
+    def workers(self, tool: str | None = None) -> list[str]:
+        """Who is enlisted, to perform this tool."""
+        found = self.rows("SELECT owner FROM worker WHERE %s::text IS NULL OR %s = ANY (tools)", tool, tool)
+        return [str(owner) for (owner,) in found]
 
     def lag(self, tool: str) -> int:
         """How many records of the tool's topic its workers have not answered for."""
@@ -198,11 +208,11 @@ class World:
         finally:
             consumer.close()
 
-    def await_quiet(self, *agents: Process) -> None:
-        """Wait until these agents have come to their end, and no call is open."""
+    def await_quiet(self, *agents: Process, prefix: str = "") -> None:
+        """Wait until these agents have come to their end, and no call of the runs with this prefix is open."""
         for agent in agents:
-            assert agent.wait(PATIENCE) == 0, f"{agent} failed:\n{agent.tail()}"
-        assert wait(lambda: self.open_calls() == 0), f"calls are still open:\n{self.verdict()}"
+            assert agent.wait() == 0, f"{agent} failed:\n{agent.tail()}"
+        assert wait(lambda: self.open_calls(prefix) == 0), f"calls are still open:\n{self.verdict(prefix)}"
 
     def verdict(self, prefix: str = "") -> Verdict:
         """The ledger beside the books, for runs with this prefix; and the ledger's own proof that it forgot nothing."""
