@@ -250,7 +250,7 @@ def _letters(key: str, dead: Sequence[Mapping[str, Any]]) -> None:
             letter["closed_as"]
             and f"{letter['closed_as']} by {letter['closed_by']}, {show.moment(letter['closed_at'])}"
         )
-        known = "its effect is there, only its result could not be kept" if letter["happened"] else None
+        known = "its effect is there" if letter["happened"] else None
         show.facts(
             [
                 ("gave up", show.moment(letter["at"])),

@@ -114,7 +114,7 @@ def show_(key: Key, database_url: DatabaseUrl = None, schema: Schema = None, jso
         show.line("\nIt has no dead letter.")
     for letter in letters:
         show.heading("dead letter" if letter["closed_at"] is None else f"dead letter, {letter['closed_as']}")
-        known = "its effect is there, only its result could not be kept" if letter["happened"] else None
+        known = "its effect is there" if letter["happened"] else None
         raw = (call["error"] or {}).get("raw") if letter["closed_at"] is None else None
         closed = letter["closed_at"] and f"{show.moment(letter['closed_at'])} by {letter['closed_by']}"
         told = [("gave up", show.moment(letter["at"])), ("attempt", letter["attempt"]), ("reason", letter["reason"])]
@@ -268,7 +268,7 @@ def _groups(meant: Sequence[Mapping[str, Any]], verdicts: Mapping[UUID, str]) ->
 
 
 def _reason(row: Mapping[str, Any]) -> str:
-    return f"it happened, but: {row['reason']}" if row["happened"] else row["reason"] or "none was given"
+    return f"its effect is there; {row['reason']}" if row["happened"] else row["reason"] or "none was given"
 
 
 def _can(key: str, verdict: str) -> str:

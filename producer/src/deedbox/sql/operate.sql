@@ -82,7 +82,8 @@ SELECT {schema}.resolve(%(key)s, %(happened)s::json, %(who)s, %(note)s)
 
 -- name: standing
 -- Where a call stands.
-SELECT o.status, a.id, o.result, o.rekeyed, coalesce((o.error ->> 'happened')::boolean, false), (SELECT id FROM {schema}.box)
+SELECT o.status, a.id, o.result, o.rekeyed, coalesce((o.error ->> 'happened')::boolean, false)
+         OR EXISTS (SELECT FROM {schema}.dead d WHERE d.action_id = a.id AND d.happened), (SELECT id FROM {schema}.box)
 FROM {schema}.action a JOIN {schema}.outcome o ON o.action_id = a.id WHERE a.key = %(key)s
 
 -- name: result_schema
