@@ -31,16 +31,17 @@ class Member:
 
 
 class Fleet:
-    """Runs of one box, opened when they are first needed."""
+    """Runs of one box, opened when they are first needed; `name` begins their ids."""
 
-    def __init__(self, box: Deedbox) -> None:
+    def __init__(self, box: Deedbox, name: str = "bench") -> None:
         self._box = box
+        self._name = name
         self._members: list[Member] = []
 
     def members(self, count: int) -> list[Member]:
         """So many runs without an open call."""
         while len(self._members) < count:
-            run = self._box.run(f"bench-{len(self._members):05d}", messages=[user("Charge what is due.")])
+            run = self._box.run(f"{self._name}-{len(self._members):05d}", messages=[user("Charge what is due.")])
             self._members.append(Member(run, iter(run)))
         return self._members[:count]
 

@@ -55,3 +55,30 @@ FROM {schema}.outcome o JOIN {schema}.outbox b ON b.id = o.action_id WHERE o.act
 -- When each session of the claim path was last given a statement.
 SELECT pid, application_name, query_start FROM pg_stat_activity
 WHERE datname = current_database() AND application_name IN ('deedbox-worker claim', 'deedbox-worker finish')
+
+-- name: vacuum
+-- As autovacuum does each minute.
+VACUUM (ANALYZE)
+
+-- name: no_autovacuum
+ALTER SYSTEM SET autovacuum = off
+
+-- name: autovacuum
+ALTER SYSTEM RESET autovacuum
+
+-- name: reload
+SELECT pg_reload_conf()
+
+-- name: sessions
+-- Sessions of the parts that are open now (those of Debezium and our own left out), and all that were ever begun.
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'
+          AND NOT starts_with(application_name, 'Debezium') AND application_name <> 'deedbox-bench'),
+       (SELECT sessions FROM pg_stat_database WHERE datname = current_database())
+
+-- name: fates
+-- What became of each call from an id on; moments by the server's clock, as seconds since 1970.
+SELECT o.action_id, a.key, o.tool, o.status, o.attempt, extract(epoch FROM o.claimed_at)::float8, extract(epoch FROM o.finished_at)::float8
+FROM {schema}.outcome o JOIN {schema}.action a ON a.id = o.action_id WHERE o.action_id >= %s
+
+-- name: workers
+SELECT count(*) FROM {schema}.worker
