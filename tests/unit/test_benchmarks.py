@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
 from rich.console import Console
 
 from benchmarks import report, shop
+from benchmarks.fates import Fate
 from benchmarks.figures import Figure, at_least, at_most, percentile
 from benchmarks.hops import hops
+from benchmarks.killed import Aftermath, aftermath, taken_up
 from benchmarks.processes import PROC, cpu_seconds
+from benchmarks.relay import LOOPBACK, Relay
+from benchmarks.slow import Spent
+from benchmarks.stuck import notice
 from deedbox.chat import openai_chat
+from deedbox_consumers.testing import attempt
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0, 1), (0.5, 5), (0.9, 9), (0.91, 10), (0.99, 10), (1, 10)])
@@ -111,6 +121,98 @@ def test_arguments_have_the_size_that_is_stated() -> None:
 def test_a_reply_asks_for_valid_calls() -> None:
     asked = openai_chat.calls(shop.reply(range(4)))
     assert [shop.charge.parse(each.arguments).tool for each in asked] == [shop.charge] * 4
+
+
+def test_a_slow_call_is_as_large_as_the_others() -> None:
+    made = shop.slow_call(shop.ship, 7, seconds=1.0, until="/a/file", books="/another", customer="cus_stuck")
+    assert len(made.stored.encode()) == shop.ARGS_SIZE
+    assert made.order_key == "cus_stuck"
+
+
+def test_a_slow_call_is_noted_at_once_and_lasts_until_its_file_is_there(tmp_path: Path) -> None:
+    books, until = tmp_path / "books", tmp_path / "until"
+    args = shop.slow_call(shop.wire, 1, until=str(until), books=str(books)).args
+
+    async def perform() -> None:
+        performing = asyncio.create_task(shop.take_time(args, attempt(key="box:run:1:0")))
+        await asyncio.sleep(0)
+        assert books.exists()
+        assert not performing.done()
+        until.touch()
+        await performing
+
+    asyncio.run(perform())
+    assert books.read_text() == "run:1:0\n"
+
+
+def test_the_ideal_is_the_calls_own_time_and_that_of_the_commits() -> None:
+    assert Spent(alone=0.6, done=2.3, connections=5).ideal == pytest.approx(1.6)
+
+
+def fate(tool: str, status: str, attempts: int, at: float | None = None, key: str = "run:1:0") -> Fate:
+    """A call that was claimed, or ended if it is in doubt, at this moment."""
+    ended = status in {"done", "in_doubt"}
+    return Fate(uuid4(), key, tool, status, attempts, None if ended and attempts == 1 else at, at if ended else None)
+
+
+def test_a_call_is_taken_up_when_it_is_begun_again_or_named() -> None:
+    assert taken_up(fate("settle_invoice", "running", 1, 10.0)) is None
+    assert taken_up(fate("settle_invoice", "pending", 1, 10.0)) is None
+    assert taken_up(fate("settle_invoice", "running", 2, 18.0)) == 18.0
+    assert taken_up(fate("wire_money", "in_doubt", 1, 17.0)) == 17.0
+    assert taken_up(fate("wire_money", "done", 1, 9.0)) is None
+
+
+def test_the_aftermath_counts_the_lost_and_the_repeats() -> None:
+    found = [
+        fate("settle_invoice", "done", 2, 18.0, "a"),
+        fate("settle_invoice", "running", 1, 9.0, "b"),
+        fate("wire_money", "in_doubt", 1, 17.0, "c"),
+    ]
+    made = aftermath(10.0, found, {"a": 2, "b": 1, "c": 1})
+    assert made == Aftermath(seconds=8.0, lost=1, keyed=2, unrepeatable=1)
+
+
+def test_what_was_not_begun_again_took_no_time() -> None:
+    found = [fate("settle_invoice", "running", 1, 9.0), fate("wire_money", "running", 1, 9.0)]
+    assert aftermath(10.0, found, {}) == Aftermath(seconds=0.0, lost=2, keyed=0, unrepeatable=0)
+
+
+def test_a_call_that_is_not_done_was_held_up() -> None:
+    done, waiting = fate("ship_parcel", "done", 1, 3.5), fate("ship_parcel", "pending", 0)
+    began: dict[UUID | None, float] = {done.id: 3.0, waiting.id: 3.0, uuid4(): 3.0}  # one is not even there
+    noticed = notice(began, [done, waiting])
+    assert (noticed.took, noticed.undone, noticed.p99) == ([0.5], 2, 500.0)
+
+
+def test_a_relay_does_not_tell_the_server_that_its_client_has_gone() -> None:
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        with Relay(listener.getsockname()[1]) as relay:
+            gone, its_server = through(relay, listener)
+            gone.close()
+            for _ in range(3):  # long enough for the relay to see it
+                client, server = through(relay, listener)
+                client.close()
+                server.close()
+            its_server.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                its_server.recv(100)
+            its_server.settimeout(10)
+        assert its_server.recv(100) == b""
+        its_server.close()
+
+
+def through(relay: Relay, listener: socket.socket) -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection through the relay that has carried something each way."""
+    client = socket.create_connection((LOOPBACK, relay.port), timeout=10)
+    listener.settimeout(10)
+    server, _ = listener.accept()
+    server.settimeout(10)
+    client.sendall(b"question")
+    assert server.recv(100) == b"question"
+    server.sendall(b"answer")
+    assert client.recv(100) == b"answer"
+    return client, server
 
 
 @pytest.mark.skipif(not PROC.is_dir(), reason="CPU of other processes is read from Linux' /proc")
