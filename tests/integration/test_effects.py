@@ -408,3 +408,23 @@ def test_an_order_that_stops_waits_for_a_person(
         assert verdict == ("passed" if final == "refused" else "dropped")
         assert hands.claim([second]) == {second: ("claimed", 1)}
         assert conn.execute("SELECT verdict FROM drop_dead(%s, 'ann', NULL)", [[first]]).fetchall() == [("not_dead",)]
+
+
+def test_what_came_after_a_person_had_put_it_back_to_work_settles_it(  # I8 I10
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """A person said that it did not happen; the stopped attempt knows better, before the next one begins."""
+    id_ = one(bank, conn, refund)
+    with shop.hands() as stopped, shop.hands() as hands:
+        stopped.claim([id_])
+        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
+        hands.sweep()
+        hands.claim([id_])
+        hands.finish(id_, 2, "cannot_tell")
+        (key,) = conn.execute("SELECT key FROM action WHERE id = %s", [id_]).fetchone() or ("",)
+        assert conn.execute("SELECT resolve(%s, NULL, 'ann', NULL)", [key]).fetchone() == ("gave_up",)
+        conn.execute("SELECT redrive(%s, true, 'ann', NULL)", [[id_]])
+        assert row(conn, id_, "status, unsettled") == ("pending", False)
+        assert stopped.finish(id_, 1, "done", result={"id": "re_1"}) == "late"
+        assert hands.claim([id_]) == {id_: ("final", None)}
+    assert row(conn, id_, "status, result ->> 'id'") == ("done", "re_1")

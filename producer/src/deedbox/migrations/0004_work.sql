@@ -283,6 +283,8 @@ DECLARE
   closed uuid[];
   given_back uuid[];
   settled uuid[];
+  told_late uuid[];
+  alarmed uuid[];
   ended record;
 BEGIN
   IF (SELECT count(DISTINCT id) FROM unnest(p_ids) AS x(id)) < cardinality(p_ids) THEN
@@ -328,27 +330,35 @@ BEGIN
 
   IF coalesce(cardinality(recorded), 0) < cardinality(p_ids) THEN
     WITH said AS MATERIALIZED (
-      SELECT * FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors)
-        AS s(id, attempt, status, result, error) WHERE NOT s.id = ANY (coalesce(recorded, '{}')) ORDER BY id
+      SELECT * FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors, p_unsettled)
+        AS s(id, attempt, status, result, error, unsettled) WHERE NOT s.id = ANY (coalesce(recorded, '{}')) ORDER BY id
     ), doubt AS (
       UPDATE outcome o SET status = s.status, unsettled = false, probe = false, owner = p_owner, result = s.result, error = s.error,
                            finished_at = clock_timestamp(), next_at = NULL
       FROM said s
       WHERE o.action_id = s.id AND o.attempt - o.probes = s.attempt  -- no newer attempt has begun
-        AND o.status IN ('in_doubt', 'pending', 'retry') AND o.unsettled
-        -- A no to what may be repeated says nothing of the times before.
-        AND (s.status = 'done' OR s.status = 'refused' AND NOT EXISTS (SELECT FROM tool t WHERE t.name = o.tool AND t.effect = 'repeatable'))
+        -- Also where a person thought that it had not happened, and put it back to work.
+        AND o.status IN ('in_doubt', 'pending', 'retry') AND (o.unsettled OR s.status = 'done')
+        -- A no that is not about every attempt is about the only one in doubt, unless an earlier one may be.
+        AND (s.status = 'done' OR s.status IN ('refused', 'gave_up') AND NOT s.unsettled
+             OR s.status = 'refused' AND EXISTS (SELECT FROM tool t WHERE t.name = o.tool AND t.effect IN ('probe', 'unrepeatable')))
       RETURNING o.action_id
     ), kept AS (
       INSERT INTO late (action_id, attempt, owner, status, result, error, settled, alarm)
       SELECT s.id, s.attempt, p_owner, s.status, s.result, s.error, s.id IN (SELECT action_id FROM doubt),
-             s.status = 'done' AND EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id
+             (s.status = 'done' OR s.error ->> 'happened' IS NOT NULL) AND EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id
                AND o.status IN ('refused', 'gave_up', 'rejected', 'cancelled') AND o.error ->> 'happened' IS NULL)
       FROM said s
+      -- Of its own attempt only an answer that is not the one that is recorded: a thread may know it after the deadline.
       WHERE s.status <> 'pending' AND NOT EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id AND o.owner = p_owner
-                                                    AND o.attempt = s.attempt AND o.status <> 'running')
+              AND o.attempt = s.attempt AND o.status <> 'running'
+              AND (s.status <> ALL (answers) OR (o.result::text, o.error::text) IS NOT DISTINCT FROM (s.result::text, s.error::text)))
+      RETURNING action_id, alarm
     )
-    SELECT array_agg(action_id) INTO settled FROM doubt;
+    SELECT (SELECT array_agg(action_id) FROM doubt), (SELECT array_agg(action_id) FROM kept),
+           (SELECT array_agg(action_id) FROM kept WHERE alarm) INTO settled, told_late, alarmed;
+    -- Nobody is to give a new key to what happened.
+    UPDATE dead d SET happened = true WHERE d.action_id = ANY (alarmed) AND d.closed_at IS NULL;
   END IF;
 
   IF given_back IS NOT NULL THEN PERFORM emit(given_back); END IF;
@@ -357,8 +367,8 @@ BEGIN
   RETURN QUERY
   SELECT s.id, CASE
       WHEN s.id = ANY (recorded) THEN 'recorded'
-      WHEN o.owner = p_owner AND o.attempt = s.attempt AND o.status <> 'running' AND NOT s.id = ANY (coalesce(settled, '{}')) THEN 'already'
-      WHEN s.status = 'done' AND o.status IN ('refused', 'gave_up', 'rejected', 'cancelled') AND o.error ->> 'happened' IS NULL THEN 'alarm'
+      WHEN s.id = ANY (alarmed) THEN 'alarm'
+      WHEN o.owner = p_owner AND o.attempt = s.attempt AND o.status <> 'running' AND NOT s.id = ANY (coalesce(told_late, '{}')) THEN 'already'
       ELSE 'late'
     END, o.status
   FROM unnest(p_ids, p_attempts, p_statuses) AS s(id, attempt, status) LEFT JOIN outcome o ON o.action_id = s.id;

@@ -80,7 +80,7 @@ BEGIN
     IF verdict = 'redriven' THEN
       SELECT x.* INTO o FROM outcome x WHERE x.action_id = redrive.id;
       UPDATE outcome x SET
-        status = 'pending', owner = NULL, probe = false, probes = 0, spent = x.attempt, since = clock_timestamp(),
+        status = 'pending', owner = NULL, probe = false, spent = x.attempt, since = clock_timestamp(),
         rekeyed = CASE WHEN p_rekey THEN x.rekeyed + 1 ELSE x.rekeyed END,
         first_sent_at = CASE WHEN p_rekey THEN NULL ELSE x.first_sent_at END,
         next_at = clock_timestamp() + interval '1 min', finished_at = NULL, result = NULL, error = NULL
