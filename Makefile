@@ -132,6 +132,10 @@ invariants: .venv/dev.stamp ## I1-I16 and the tests that cite them
 model: .venv/bin/python ## the protocol, checked in all its states (ARGS="--trace no-fence")
 	@$(BIN)/python -m docs.model $(ARGS)
 
+.PHONY: chaos
+chaos: .venv/dev.stamp ## faults at random on the real stack, by a printed seed (ARGS="--minutes 5 --seed 7 --json")
+	@$(BIN)/python -m tests.chaos $(ARGS)
+
 .PHONY: bench
 bench: .venv/dev.stamp ## the benchmark on the real stack (ARGS=--json)
 	@$(BIN)/python -m benchmarks $(ARGS)
