@@ -213,10 +213,12 @@ def test_a_commit_that_is_refused_at_the_end_of_an_assignment_ends_nothing(fed: 
     assert not fed.problems
 
 
-def test_a_fatal_error_ends_the_worker(fed: Fed) -> None:
+@pytest.mark.parametrize(
+    "fatal", [KafkaError(KafkaError.INVALID_REQUEST, "no", fatal=True), KafkaError(KafkaError._FATAL)], ids=str
+)
+def test_a_fatal_error_ends_the_worker(fed: Fed, fatal: KafkaError) -> None:
     """confluentinc/librdkafka#5541: a member that can never come back must be started anew."""
     fed.consumer.move("assign", 0)
-    fatal = KafkaError(KafkaError.INVALID_REQUEST, "no", fatal=True)
     fed.consumer.let_go(lambda: Message(0, 0, fatal))
     assert fed.failed.wait(PATIENCE)
     ((problem),) = fed.problems

@@ -73,6 +73,11 @@ def config(kafka: str, group: str, complain: Callable[[KafkaError], None]) -> di
     return CONFIG | {"bootstrap.servers": kafka, "group.id": group, "error_cb": complain, "logger": log}
 
 
+def is_fatal(error: KafkaError) -> bool:
+    """Whether a consumer with this error can never go on; the one that says so does not call itself fatal."""
+    return error.fatal() or error.code() == KafkaError._FATAL
+
+
 class Feed:
     """The messages of one topic, for the members of one group.
 
@@ -188,7 +193,7 @@ class Feed:
         if error.code() == KafkaError._PARTITION_EOF:
             if (watermark := self._watermarks.get(message.partition())) is not None:
                 watermark.reach(message.offset())
-        elif error.fatal():
+        elif is_fatal(error):
             raise KafkaException(error)
         else:
             log.warning("%s: %s", self.topic, error.str())

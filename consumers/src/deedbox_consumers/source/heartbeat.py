@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
+from deedbox_consumers.source.feed import is_fatal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -57,8 +59,12 @@ class Heartbeat:
             try:
                 while not self._ended.is_set():
                     message = consumer.poll(POLL)
-                    if message is not None and message.error() is None and (at := _moment(message)) is not None:
+                    if message is None:
+                        continue
+                    if (error := message.error()) is None and (at := _moment(message)) is not None:
                         self._mark(consumer, at)
+                    elif error is not None and is_fatal(error):
+                        raise KafkaException(error)
             finally:
                 consumer.close()
         except Exception as problem:  # noqa: BLE001 - the worker ends with it
