@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 
 from deedbox import Deedbox
 from deedbox.codec import AvroCodec
@@ -20,6 +19,7 @@ from deedbox_debezium.stack.ports import is_free
 from tests.support.fleet import Provider, decide, outcomes, status, wait_until
 from tests.support.pipeline import Pipeline, open_pipeline
 from tests.support.shop import TOOLS, Shop, charge, lookup, open_shop
+from tests.support.topic import Topic, headers_of
 
 
 @pytest.fixture(scope="module")
@@ -49,43 +49,6 @@ def worker(pipeline: Pipeline, provider: Provider, **more: Any) -> Worker:
     options: dict[str, Any] = {"kafka": pipeline.stack.kafka, **more}
     shop = pipeline.shop
     return Worker(None, provider.handlers(), source="kafka", database_url=shop.url, schema=shop.schema, **options)
-
-
-class Topic:
-    """A tool's topic, from the outside."""
-
-    def __init__(self, pipeline: Pipeline, tool: str) -> None:
-        self.name = f"{pipeline.shop.schema}.{tool}"
-        self._kafka = {"bootstrap.servers": pipeline.stack.kafka}
-
-    def produce(self, headers: dict[str, bytes | None], value: bytes | None, key: bytes | None = b"k") -> None:
-        producer = Producer(self._kafka)
-        producer.produce(self.name, value, key, headers=list(headers.items()))
-        assert producer.flush(30) == 0
-
-    def lag(self) -> int:
-        """How many offsets the tool's group has not committed."""
-        consumer = Consumer(self._kafka | {"group.id": self.name})
-        try:
-            mine = [TopicPartition(self.name, number) for number in range(6)]
-            committed = consumer.committed(mine, timeout=30)
-            ends = [consumer.get_watermark_offsets(one, timeout=30)[1] for one in mine]
-            return sum(end - max(one.offset, 0) for one, end in zip(committed, ends, strict=True))
-        finally:
-            consumer.close()
-
-
-def headers_of(action_id: str, **changed: bytes | None) -> dict[str, bytes | None]:
-    return {
-        "id": action_id.encode(),
-        "type": b"call",
-        "action_id": action_id.encode(),
-        "key": b"odd:1:0",
-        "attempt": b"1",
-        "traceparent": None,
-        "created_at": b"2026-11-30T12:00:00Z",
-        **changed,
-    }
 
 
 def test_odd_records_are_set_aside_with_bytes_and_position_and_the_lane_goes_on(  # I14
