@@ -21,7 +21,7 @@ from tests.chaos.play import SERVICES, Result, play
 
 BROKEN: Final = 1
 INTERRUPTED: Final = 130  # what a shell says of a program that Ctrl-C ended
-LONGEST: Final = 300.0  # seconds of one schedule; then its doubts are settled and another begins
+LONGEST: Final = 60.0  # seconds of one schedule; then its doubts are settled and another begins
 
 
 def main() -> int:

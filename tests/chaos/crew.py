@@ -12,7 +12,7 @@ from tests.chaos.tools import LONGEST
 from tests.chaos.world import World
 
 SIGKILLED: Final = -9
-BESIDE: Final = 4  # runs of an agent beside each other
+BESIDE: Final = 8  # runs of an agent beside each other
 PAUSE: Final = 0.1  # seconds between two of them
 BACK_AFTER: Final = 0.5  # seconds: a process that ended by itself is started again, as a deployment would
 

@@ -20,7 +20,7 @@ from tests.chaos.oracle import Verdict
 from tests.chaos.provider import Mood
 from tests.chaos.schedule import AGENTS, WORKERS, Strike
 from tests.chaos.services import Fault, Service
-from tests.chaos.waiting import wait
+from tests.chaos.waiting import PATIENCE, wait
 from tests.chaos.world import World
 
 TICK: Final = 0.02  # seconds between two looks at the crew
@@ -154,7 +154,7 @@ def play(
 ) -> Result:
     """Play the schedule of this seed, which strikes these services too, and say what it came to."""
     result = Result(seed, seconds, kafka)
-    strikes = schedule.draw(seed, seconds, services)
+    strikes = schedule.draw(seed, seconds, services, kafka=kafka)
     with ExitStack() as open_:
         world = open_.enter_context(World(stack, folder, kafka=kafka, seed=seed))
         world.outside.mood(schedule.mood(seed))
@@ -168,7 +168,8 @@ def play(
         else:
             played.strike_all(strikes, seconds)
         say(f"{seconds:6.1f} s  everything is given back")
-        _end(world, crew)
+        # A call that nobody answers for is emitted again when it is twice as old as at the last look, at the latest.
+        _end(world, crew, patience=PATIENCE + 2 * seconds)
         verdict = world.verdict()
         result.in_doubt = verdict.in_doubt
         result.add(verdict)
@@ -183,11 +184,11 @@ def play(
     return result
 
 
-def _end(world: World, crew: Crew) -> None:
+def _end(world: World, crew: Crew, patience: float) -> None:
     """Let all that is under way come to its end, then all that works, and what the provider was asked last."""
     world.outside.mood(Mood())
     crew.end_agents()
-    world.await_quiet()
+    world.await_quiet(patience=patience)
     crew.end_workers()
     time.sleep(LATE)
 

@@ -14,7 +14,10 @@ from tests.chaos.services import Fault
 from tests.chaos.tools import LONGEST
 from tests.chaos.worker import PLACES as WORKER_PLACES
 
-EVERY: Final = 0.8  # seconds between two strikes, on average
+# Seconds between two strikes, on average. Through Kafka less often: until a group gives the partitions of a member that
+# was killed to another, ten seconds pass, and if nothing were done between the strikes they would hit nothing.
+EVERY: Final = 0.8
+KAFKA_EVERY: Final = 2.0
 SERVICES_EVERY: Final = 12.0  # …of services, which take a while to come back
 NTH: Final = 6  # a crash point strikes at one of the first so many times that it is reached
 
@@ -45,10 +48,11 @@ SERVICES: Final[dict[PartName, tuple[Fault, ...]]] = {
 }
 
 
-def draw(seed: int, seconds: float, services: Sequence[PartName]) -> list[Strike]:
+def draw(seed: int, seconds: float, services: Sequence[PartName], *, kafka: bool) -> list[Strike]:
     """The strikes of so many seconds; these services are struck now and then."""
     chance = random.Random(seed)
-    return sorted([*_small(chance, seconds), *(_services(chance, seconds, services) if services else ())])
+    small = _small(chance, seconds, KAFKA_EVERY if kafka else EVERY)
+    return sorted([*small, *(_services(chance, seconds, services) if services else ())])
 
 
 def mood(seed: int) -> Mood:
@@ -57,17 +61,17 @@ def mood(seed: int) -> Mood:
     return Mood(rare, rare, rare, rare, rare, often, often, rare, longest=1.0, seed=seed, pace=0.01)
 
 
-def _small(chance: random.Random, seconds: float) -> list[Strike]:
+def _small(chance: random.Random, seconds: float, every: float) -> list[Strike]:
     """Processes and their links, the provider, and a worker more for a while."""
     strikes = []
-    at = chance.expovariate(1 / EVERY)
+    at = chance.expovariate(1 / every)
     while at < seconds:
         target = chance.choices(
             [*WORKERS, *AGENTS, "provider", "another worker"],
             [6, 6, 3, 3, 1, 1],
         )[0]
         strikes.append(_one(chance, at, target))
-        at += chance.expovariate(1 / EVERY)
+        at += chance.expovariate(1 / every)
     return strikes
 
 

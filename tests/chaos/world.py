@@ -208,11 +208,11 @@ class World:
         finally:
             consumer.close()
 
-    def await_quiet(self, *agents: Process, prefix: str = "") -> None:
+    def await_quiet(self, *agents: Process, prefix: str = "", patience: float = PATIENCE) -> None:
         """Wait until these agents have come to their end, and no call of the runs with this prefix is open."""
         for agent in agents:
             assert agent.wait() == 0, f"{agent} failed:\n{agent.tail()}"
-        assert wait(lambda: self.open_calls(prefix) == 0), f"calls are still open:\n{self.verdict(prefix)}"
+        assert wait(lambda: self.open_calls(prefix) == 0, patience), f"calls are still open:\n{self.verdict(prefix)}"
 
     def verdict(self, prefix: str = "") -> Verdict:
         """The ledger beside the books, for runs with this prefix; and the ledger's own proof that it forgot nothing."""
