@@ -38,19 +38,19 @@ class Jam:
         self._source = source
         self._tools = tools
         self._let_go: dict[Key, deque[UUID]] = {}
+        self._behind: dict[Key, Record] = {}  # the call for which they were let go
 
     async def relieve(self) -> None:
         """Look each second, for ever, for lanes that do not get on, and for those that do again."""
         while True:
             await asyncio.sleep(EVERY)
-            stuck: set[Key] = set()
             for tool in self._tools:
                 patience = SHORT_OF_ROOM if self._lanes.full(tool, resting=True) else LONG
                 for first, behind in self._lanes.stuck(tool, patience):
-                    stuck.add((tool, first.order_key))
                     await self._leave(first, behind)
-            for key in [key for key in self._let_go if key not in stuck]:
-                await self._fetch(*key)
+            for key, first in list(self._behind.items()):
+                if not self._lanes.is_first(first):
+                    await self._fetch(*key)
 
     async def _leave(self, first: Record, behind: Sequence[Record]) -> None:
         """Let go of those whose rows can be read (I1): the others have nobody but their lane."""
@@ -65,9 +65,10 @@ class Jam:
                 self._source.done(record)
                 left.append(record.id)
         if left and sum(map(len, self._let_go.values())) < REMEMBERED:
-            ids = self._let_go.get((first.tool, first.order_key), ())
+            key = first.tool, first.order_key
             # By id, that is by time: only roughly the order in which they were decided, which the claim sees to.
-            self._let_go[first.tool, first.order_key] = deque(sorted({*ids, *left}))
+            self._let_go[key] = deque(sorted({*self._let_go.get(key, ()), *left}))
+            self._behind[key] = first
 
     async def _fetch(self, tool: str, order_key: str) -> None:
         """Bring the next ones of a key that gets on, as long as few of them wait."""
@@ -79,7 +80,7 @@ class Jam:
         for record in (found[id_] for id_ in page if id_ in found):
             self._lanes.put(record)
         if not ids:
-            del self._let_go[tool, order_key]
+            del self._let_go[tool, order_key], self._behind[tool, order_key]
 
 
 def _is_one_of(records: set[int], record: Record) -> bool:
