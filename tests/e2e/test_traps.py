@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deedbox import Deedbox, Run, signals, user
-from deedbox_consumers import Attempt, RetryLater, Worker, desk, worker
+from deedbox_consumers import Attempt, RetryLater, Worker, desk, jam, worker
 from deedbox_consumers.health import Progress
 from deedbox_consumers.source import feed
 from deedbox_consumers.source import kafka as source
@@ -265,6 +265,33 @@ def _are_done(conn: psycopg.Connection, run: Run) -> bool:
     conn.execute("UPDATE outcome SET next_at = now() WHERE status = 'retry' AND next_at > now() + interval '1 min'")
     ended = "SELECT FROM outcome o JOIN action a ON a.id = o.action_id WHERE a.run_id = %s AND o.status = 'done'"
     return conn.execute(ended, [run.id]).rowcount == len(run.journal.calls)
+
+
+def test_a_key_that_is_stuck_slows_no_other_and_holds_back_no_offset(  # I5
+    pipeline: Pipeline, box: Deedbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """faust-streaming/faust#596: what waited for the stuck one held back all commits of its partition."""
+    monkeypatch.setattr(worker, "ROOM", 5)
+    monkeypatch.setattr(jam, "SHORT_OF_ROOM", 0.0)
+    monkeypatch.setattr(jam, "EVERY", 0.01)
+    topic, provider, go = Topic(pipeline, mail.name), Provider(), threading.Event()
+
+    async def hang(args: Any, _: Attempt) -> None:
+        while args.text == "hangs" and not go.is_set():  # noqa: ASYNC110 - the test lets it go on, in another thread
+            await asyncio.sleep(0.01)
+
+    provider.on[mail.name] = hang
+    with perform(pipeline, provider, mail, concurrency=5):
+        stuck = decide(box, *(mail(to="stuck@x", text=text) for text in ("hangs", *"abcdefghijklmnopqrst")))
+        for number in range(3):
+            other = decide(box, *(mail(to=f"{number}.{n}@x", text="other") for n in range(20)))
+            assert outcomes(box, other) == ["done"] * 20
+        wait_until(lambda: topic.lag() == 0)
+        go.set()
+        assert outcomes(box, stuck) == ["done"] * 21
+    mine = [key for key in provider.requests if stuck.id in key]
+    assert mine == sorted(mine, key=lambda key: int(key.rsplit(":", 1)[1]))
+    assert set(provider.effects.values()) == {1}
 
 
 @dataclass

@@ -80,6 +80,7 @@ def test_odd_records_are_set_aside_with_bytes_and_position_and_the_lane_goes_on(
 def test_a_record_whose_row_never_appears_is_set_aside(  # I1 I5 I14
     pipeline: Pipeline, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Zehelein/pg-transactional-outbox#4: absent is "not yet"; after a while it is alerted."""
     monkeypatch.setattr(desk, "ABSENT_FOR", 0.2)
     provider, topic, ghost = Provider(), Topic(pipeline, lookup.name), str(uuid4())
     topic.produce(headers_of(ghost), lookup(order="o").payload(AvroCodec()))

@@ -58,7 +58,7 @@ def test_a_claim_reads_the_row_and_says_why_not(box: Deedbox, shop: Shop, conn: 
 
 
 def test_a_call_is_not_claimable_before_its_transaction_is_visible(box: Deedbox, shop: Shop) -> None:  # I1
-    """Facts 1.5 no. 1: change data capture hears of a commit before it can be read; absent is asked again."""
+    """Trendyol/go-pq-cdc#167: change data capture hears of a commit before it can be read; absent is asked again."""
     turn = next(iter(box.run("r", messages=HELLO)))
     with shop.hands() as hands, shop.connect() as own:
         with own.transaction():
@@ -335,6 +335,7 @@ def _until(condition: Any) -> None:
 def test_a_running_call_whose_owner_is_nowhere_is_judged(
     box: Deedbox, shop: Shop, conn: psycopg.Connection
 ) -> None:  # I5
+    """procrastinate-org/procrastinate#1518: the sweeper joined to a worker's row that was deleted."""
     (id_,) = commit(box, "r", pay())
     with shop.hands() as a, shop.hands() as b:
         a.claim([id_])

@@ -120,6 +120,7 @@ def test_stopped_past_its_lease_before_the_effect_it_sends_nothing(  # I7 I8
 def test_stopped_past_its_lease_after_the_effect_what_it_knows_is_kept(  # I6 I8
     box: Deedbox, conn: psycopg.Connection, start: Start, requests: Requests
 ) -> None:
+    """temporalio/sdk-python#1048: the attempt that timed out ran on, and its completion was rejected."""
     run = decide(box, charge(customer="c", cents=1))
     stopped = start("stop_at=after_effect")
     wait_until(lambda: is_stopped(stopped))

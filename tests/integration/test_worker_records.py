@@ -43,6 +43,7 @@ def record_of(conn: psycopg.Connection, id_: UUID) -> Record:
 def test_a_row_heard_of_before_it_can_be_read_is_asked_for_again(  # I1
     box: Deedbox, conn: psycopg.Connection, spoken: Spoken
 ) -> None:
+    """Zehelein/pg-transactional-outbox#4: the row was "not found" right after its event, and the event was dropped."""
     provider, asked = Provider(), threading.Event()
     signals.arm("after_claim", asked.set, nth=3)
     with Worker(box, provider.handlers()):
@@ -270,6 +271,7 @@ def test_a_call_that_is_claimed_while_the_worker_stops_is_given_back(  # I5 I7
 def test_a_worker_judged_dead_goes_on_as_another_and_loses_nothing(  # I7 I8
     box: Deedbox, conn: psycopg.Connection, spoken: Spoken
 ) -> None:
+    """temporalio/sdk-python#1048: the attempt that timed out ran on, and its completion was rejected."""
     provider, at_work, let = Provider(), threading.Event(), threading.Event()
 
     def work(_: object, attempt: Attempt) -> None:
@@ -298,6 +300,7 @@ def test_a_worker_judged_dead_goes_on_as_another_and_loses_nothing(  # I7 I8
 def test_a_dead_workers_calls_are_taken_up_without_a_source(  # I5 I6 I7
     shop: Shop, box: Deedbox, conn: psycopg.Connection, spoken: Spoken
 ) -> None:
+    """dbos-inc/dbos-transact-py#804: recovery ran once, at a start."""
     provider = Provider()
     run = decide(box, charge(customer="c", cents=1))
     with shop.hands(lease="1 s") as hands:

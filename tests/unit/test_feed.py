@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, libversion
 
 from deedbox_consumers import health, watermark
 from deedbox_consumers.health import Progress, serve_health
@@ -175,7 +175,7 @@ def test_no_partition_rests_for_ever_after_a_rebalance(fed: Fed) -> None:
 
 
 def test_a_rebalance_below_the_mark_lets_everything_go_on(fed: Fed) -> None:
-    """As above: a member that joined without partitions yet, and found less than the half that it waits for."""
+    """spring-projects/spring-kafka#2410: here, a member that joins finds less than the half that was waited for."""
     fed.waiting = 11
     fed.consumer.move("assign", 0, 1)
     fed.waiting = 3
@@ -224,6 +224,12 @@ def test_a_fatal_error_ends_the_worker(fed: Fed, fatal: KafkaError) -> None:
     ((problem),) = fed.problems
     assert isinstance(problem, KafkaException)
     assert fed.consumer.calls[-1] == ("close",)
+
+
+def test_the_client_is_one_that_does_not_lose_its_assignment_nor_itself() -> None:
+    """confluentinc/librdkafka#4059 was mended in 2.10, confluentinc/librdkafka#5541 in 2.15."""
+    version, _ = libversion()
+    assert tuple(map(int, version.split(".")[:2])) >= (2, 15)
 
 
 def test_an_error_that_passes_ends_nothing(fed: Fed) -> None:

@@ -76,6 +76,7 @@ async def _turn() -> None:
 
 
 async def test_emitted_twice_the_first_offset_holds_back_the_commit(received: Received, call: UUID) -> None:  # I5
+    """faust-streaming/faust#312: the commit jumped over an offset that was not finished."""
     received.take(call, 4)
     received.take(call, 7)
     assert received.answers.all == [(1, 7)]
@@ -87,7 +88,7 @@ async def test_emitted_twice_the_first_offset_holds_back_the_commit(received: Re
 async def test_received_anew_after_a_rebalance_its_offset_waits_for_the_claim(  # I5
     received: Received, call: UUID
 ) -> None:
-    """The first record of a lane stays when its partition goes: it holds back nothing any more when that comes back."""
+    """confluentinc/librdkafka#5604: the first record of a lane stays when its partition goes, under an older epoch."""
     received.take(call, 4)
     await _turn()
     received.drop(0)

@@ -27,6 +27,7 @@ def test_stops_at_the_first_that_is_not_answered() -> None:  # I5
 
 
 def test_holes_are_no_gaps() -> None:
+    """spring-projects/spring-kafka#4258: offsets were 0, 2, 4, and the consumer waited for 1."""
     watermark = received(0, 2, 7)  # transaction markers, compaction
     for offset in (7, 2, 0):
         watermark.answer(offset)
@@ -74,6 +75,7 @@ def test_knows_how_far_it_is_through() -> None:
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.randoms(use_true_random=False))
 def test_never_passes_an_open_offset_and_ends_behind_the_last(offsets: set[int], random: Random) -> None:  # I5
+    """faust-streaming/faust#312: the commit jumped over an offset that was not finished."""
     in_order = sorted(offsets)
     watermark = received(*in_order)
     left = list(in_order)
