@@ -428,3 +428,66 @@ def test_what_came_after_a_person_had_put_it_back_to_work_settles_it(  # I8 I10
         assert stopped.finish(id_, 1, "done", result={"id": "re_1"}) == "late"
         assert hands.claim([id_]) == {id_: ("final", None)}
     assert row(conn, id_, "status, result ->> 'id'") == ("done", "re_1")
+
+
+HAPPENED = {"reason": "result unstorable", "happened": True}
+
+
+def test_what_is_redriven_for_its_answer_is_not_forgotten_to_have_happened(  # I16
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """Else it would give up once more, as if it had not happened, and a new key would do it twice."""
+    id_ = one(bank, conn, charge)
+    conn.execute("UPDATE tool SET attempts = 1")
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "gave_up", error=HAPPENED, unsettled=False)
+        assert hands.conn.execute("SELECT verdict FROM redrive(%s, false, 'ann', NULL)", [[id_]]).fetchall() == [
+            ("redriven",)
+        ]
+        assert row(conn, id_) == ("pending", True, False)
+        hands.claim([id_])
+        hands.finish(id_, 2, "retry", error={"reason": "busy"})
+    assert row(conn, id_) == ("in_doubt", True, False)
+
+
+def test_what_a_thread_says_after_its_attempt_was_reported_is_kept(  # I8
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """It settles the doubt that the report left, also when its result cannot be kept; said twice, it is kept once."""
+    id_ = one(bank, conn, wire)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown", error={"reason": "deadline"})
+        assert hands.finish(id_, 1, "gave_up", error=HAPPENED, unsettled=False) == "late"
+        assert hands.finish(id_, 1, "gave_up", error=HAPPENED, unsettled=False) == "already"
+    assert row(conn, id_, "status, unsettled, error ->> 'happened'") == ("gave_up", False, "true")
+    assert conn.execute("SELECT happened FROM dead").fetchall() == [(True,)]
+    assert conn.execute("SELECT status, settled, alarm FROM late").fetchall() == [("gave_up", True, False)]
+
+
+def test_a_no_that_left_a_doubt_leaves_it_however_often_it_is_said(  # I16
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """What stands before the handler refused the second attempt: that says nothing of the first."""
+    keyed, free = one(bank, conn, charge), one(bank, conn, lookup)
+    with shop.hands() as hands:
+        for id_ in (keyed, free):
+            hands.claim([id_])
+            hands.finish(id_, 1, "unknown", error={"reason": "no answer"}, delay=SOON)
+            hands.claim([id_])
+            assert hands.finish(id_, 2, "refused", error={"reason": "not today"}) == "recorded"
+            assert hands.finish(id_, 2, "refused", error={"reason": "not today"}) == "already"
+            assert row(conn, id_) == ("in_doubt", True, False)
+
+
+def test_an_alarm_keeps_a_dead_letter_from_a_new_key(bank: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:  # I8
+    id_ = one(bank, conn, wire)
+    with shop.hands() as stopped, shop.hands() as hands:
+        stopped.claim([id_])
+        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
+        hands.sweep()
+        (key,) = row(conn, id_, "(SELECT key FROM action WHERE id = action_id)")
+        assert conn.execute("SELECT resolve(%s, NULL, 'ann', NULL)", [key]).fetchone() == ("gave_up",)
+        assert stopped.finish(id_, 1, "done", result={"id": "w_1"}) == "alarm"
+    assert conn.execute("SELECT verdict FROM redrive(%s, true, 'ann', NULL)", [[id_]]).fetchall() == [("happened",)]

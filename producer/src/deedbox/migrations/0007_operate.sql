@@ -81,6 +81,8 @@ BEGIN
       SELECT x.* INTO o FROM outcome x WHERE x.action_id = redrive.id;
       UPDATE outcome x SET
         status = 'pending', owner = NULL, probe = false, spent = x.attempt, since = clock_timestamp(),
+        -- Of what happened only the answer is wanted: until it is there, no other end is the truth (I16).
+        unsettled = EXISTS (SELECT FROM dead d WHERE d.action_id = x.action_id AND d.closed_at IS NULL AND d.happened),
         rekeyed = CASE WHEN p_rekey THEN x.rekeyed + 1 ELSE x.rekeyed END,
         first_sent_at = CASE WHEN p_rekey THEN NULL ELSE x.first_sent_at END,
         next_at = clock_timestamp() + interval '1 min', finished_at = NULL, result = NULL, error = NULL
