@@ -59,7 +59,7 @@ test: .venv/dev.stamp ## every test; starts the services it needs (ARGS="-k name
 
 .PHONY: clean
 clean: ## stop the local stacks; remove all they hold, .deedbox/ and the tools' caches
-	@if [ -x $(BIN)/deedbox ]; then for folder in $$(ls -d .deedbox .deedbox/tests-*/ .deedbox/bench 2>/dev/null); do $(BIN)/deedbox stack reset --all --folder $$folder; done; fi
+	@if [ -x $(BIN)/deedbox ]; then for folder in $$(ls -d .deedbox .deedbox/tests-*/ .deedbox/bench .deedbox/chaos 2>/dev/null); do $(BIN)/deedbox stack reset --all --folder $$folder; done; fi
 	rm -rf .deedbox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .loq_cache .coverage*
 
 # --- for who changes it ------------------------------------------------------------------------------------------

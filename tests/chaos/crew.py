@@ -180,7 +180,7 @@ def _break(link: Proxy, fault: str, detail: str) -> Callable[[], None]:
             link.refuse()
             link.cut()
         case "stall":
-            link.stall(*[direction for direction in DIRECTIONS if detail in {"", direction}])
+            link.stall(*[direction for direction in DIRECTIONS if detail in ("", direction)])
         case _:
             link.stall("answers")
             return lambda: _lose(link)

@@ -131,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
         asked = urlsplit(self.path)
         self._say(self.provider.get(asked.path, parse_qs(asked.query)["reference"][0]))
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:
         """The books are the log."""
 
     def _say(self, answer: Answer | None) -> None:

@@ -26,7 +26,7 @@ class Service:
 
     def __init__(self, stack: Stack, name: PartName) -> None:
         self.stack = stack
-        self.name = name
+        self.name: PartName = name
 
     @property
     def pid(self) -> int:

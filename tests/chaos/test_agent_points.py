@@ -19,6 +19,8 @@ from tests.chaos.oracle import Verdict
 from tests.chaos.waiting import wait
 from tests.chaos.world import LEASE, World
 
+pytestmark = pytest.mark.timeout(300)  # seconds: a busy machine takes its time to start what was killed
+
 CELLS = list(itertools.product(PLACES, ("SIGKILL", "SIGSTOP")))
 NTH = 2  # the commit at which the agent is struck: the second decision of its first run
 RUNS = 2

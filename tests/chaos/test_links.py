@@ -21,6 +21,8 @@ from tests.chaos.proxy import Proxy
 from tests.chaos.waiting import wait
 from tests.chaos.world import LEASE, World
 
+pytestmark = pytest.mark.timeout(300)  # seconds: a busy machine takes its time to start what was killed
+
 LINKS = ("agent_postgres", "worker_postgres", "worker_provider")
 FAULTS = ("cut", "reset", "stall", "lose")
 CELLS = list(itertools.product(LINKS, FAULTS))

@@ -15,6 +15,8 @@ from tests.chaos.tools import ASK, CHARGE, DEBIT, MAIL, TRANSFER, WIRE
 from tests.chaos.waiting import wait
 from tests.chaos.world import World
 
+pytestmark = pytest.mark.timeout(300)  # seconds: a busy machine takes its time to start what was killed
+
 NAMES = [family.name for family in (CHARGE, MAIL, TRANSFER, ASK)]
 CELLS = list(itertools.product((DEBIT, WIRE, ASK), ("before_claim", "after_claim", "after_effect")))
 STRUCK = [f"{family.name}_{place}" for family, place in CELLS]

@@ -11,6 +11,8 @@ import pytest
 from deedbox_debezium.stack import Stack
 from tests.chaos.play import SERVICES, Result, play
 
+pytestmark = pytest.mark.timeout(300)  # seconds: a busy machine takes its time to start what was killed
+
 SECONDS = 12.0  # of each; bringing all to its end takes about as long
 SEEDS = (7, 11)  # on Postgres alone
 KAFKA_SEED = 43  # on the whole pipeline, whose broker is killed

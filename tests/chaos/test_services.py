@@ -19,6 +19,8 @@ from tests.chaos.tools import ASK, CHARGE, MAIL, TRANSFER
 from tests.chaos.waiting import wait
 from tests.chaos.world import LEASE, World
 
+pytestmark = pytest.mark.timeout(300)  # seconds: a busy machine takes its time to start what was killed
+
 CASES: list[tuple[Fault, tuple[PartName, ...]]] = [
     ("kill", ("postgres",)),
     ("immediate", ("postgres",)),

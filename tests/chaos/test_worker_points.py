@@ -19,6 +19,8 @@ from tests.chaos.waiting import wait
 from tests.chaos.worker import PLACES
 from tests.chaos.world import World
 
+pytestmark = pytest.mark.timeout(300)  # seconds: a busy machine takes its time to start what was killed
+
 HOWS = ("SIGKILL", "SIGSTOP")
 LEASE = 5.0  # seconds: so many start at once that one may starve for a while, and is not to be condemned for that
 CLAIMED = ("after_claim", "before_effect")  # it may have happened, as far as the ledger knows
