@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tests.chaos.forkserver import Process
-from tests.chaos.proxy import DIRECTIONS, Proxy
+from tests.chaos.proxy import DIRECTIONS, Direction, Proxy
 from tests.chaos.tools import LONGEST
 from tests.chaos.world import World
 
@@ -180,7 +180,8 @@ def _break(link: Proxy, fault: str, detail: str) -> Callable[[], None]:
             link.refuse()
             link.cut()
         case "stall":
-            link.stall(*[direction for direction in DIRECTIONS if detail in ("", direction)])
+            which: list[Direction] = [one for one in DIRECTIONS if detail in ("", one)]
+            link.stall(*which)
         case _:
             link.stall("answers")
             return lambda: _lose(link)

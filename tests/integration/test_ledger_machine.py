@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
-import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, note, settings
+from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from deedbox import Deedbox, user
 from deedbox.errors import PlanDivergence, StepTaken
 from tests.support.clock import DAWN, Clock
-from tests.support.laws import Laws
-from tests.support.machine import MOODS, Attempt, Mood, Worker, World
+from tests.support.laws import Laws, Row
+from tests.support.machine import EFFECTS, MOODS, Attempt, Mood, Worker, World
 from tests.support.shop import MONEY, TOOLS, Shop, charge, lookup, mail, open_shop, payout, refund, ship, wire
+
+T = TypeVar("T")
 
 SECOND = timedelta(seconds=1)
 DELAYS = [timedelta(0), SECOND, timedelta(seconds=10), timedelta(minutes=10), timedelta(hours=2)]
@@ -32,10 +41,25 @@ DELETE FROM run; DELETE FROM step; DELETE FROM action; DELETE FROM outcome; DELE
 DELETE FROM tail; DELETE FROM late; DELETE FROM dead; DELETE FROM audit;
 SET session_replication_role = origin;
 SELECT pg_advisory_unlock_all();
-UPDATE box SET watermark = uuid_floor(told_time()), mark_xid = pg_current_xact_id(), mark_at = told_time(), swept_at = told_time(),
-               scanned_at = told_time(), pruned = '00000000-0000-0000-0000-000000000000';
+ALTER SEQUENCE drawn_ids RESTART;
+UPDATE box SET watermark = uuid_floor(told_time()), mark_xid = pg_current_xact_id(), mark_at = told_time(),
+               swept_at = told_time(), scanned_at = told_time(), pruned = '00000000-0000-0000-0000-000000000000';
 UPDATE tool SET paused = false;
 """
+
+
+def pick(data: st.DataObject, what: str, among: Iterable[T]) -> T:
+    """One of these; the report of a failure names it."""
+    names = {str(one): one for one in among}
+    return names[data.draw(st.sampled_from(list(names)), label=what)]
+
+
+def some(data: st.DataObject, what: str, among: Iterable[T]) -> list[T]:
+    """A few of these, perhaps one twice."""
+    names = {str(one): one for one in among}
+    return [
+        names[name] for name in data.draw(st.lists(st.sampled_from(list(names)), min_size=1, max_size=4), label=what)
+    ]
 
 
 class Ground:
@@ -55,7 +79,15 @@ class Ground:
 
 def make(name: str, number: int) -> Any:
     """A call; those of a tool with an order have one of two order keys."""
-    tool = {"charge": charge, "lookup": lookup, "mail": mail, "wire": wire, "refund": refund, "payout": payout, "ship": ship}[name]
+    tool: Any = {
+        "charge": charge,
+        "lookup": lookup,
+        "mail": mail,
+        "wire": wire,
+        "refund": refund,
+        "payout": payout,
+        "ship": ship,
+    }[name]
     if tool is lookup:
         return lookup(order=str(number))
     if tool in (mail, ship):
@@ -80,32 +112,47 @@ class LedgerMachine(RuleBasedStateMachine):
         give_up_after=st.sampled_from(["24 h", "30 days"]),
         expires=st.sampled_from([None, None, "30 min"]),
         workers=st.integers(1, 3),
+        names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3),
     )
-    def begin(self, source: Literal["poll", "kafka"], attempts: int, give_up_after: str, expires: str | None, workers: int) -> None:
-        self.conn.execute("UPDATE tool SET attempts = %s, give_up_after = %s, expires = %s", [attempts, give_up_after, expires])
+    def begin(
+        self,
+        source: Literal["poll", "kafka"],
+        attempts: int,
+        give_up_after: str,
+        expires: str | None,
+        workers: int,
+        names: list[str],
+    ) -> None:
+        tools = "UPDATE tool SET attempts = %s, give_up_after = %s, expires = %s"
+        self.conn.execute(tools, [attempts, give_up_after, expires])
         self.world = World(self.conn, self.ground.clock, source=source)
         self.laws = Laws(self.world)
         for _ in range(workers):
             self.world.hire()
+        self._commit(names, 1)
 
     # ---- agents
 
-    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3))
-    def commit(self, names: list[str]) -> None:
+    @precondition(lambda self: len(self.world.deeds) < 6)
+    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3), drivers=st.integers(1, 2))
+    def commit(self, names: list[str], drivers: int) -> None:
+        self._commit(names, drivers)
+
+    def _commit(self, names: list[str], drivers: int) -> None:
         self.runs += 1
         run = f"run-{self.runs}"
         calls = [make(name, self.runs + place) for place, name in enumerate(names)]
-        turns = [next(iter(self.ground.box.run(run, messages=[user("go")]))) for _ in range(2)]
+        turns = [next(iter(self.ground.box.run(run, messages=[user("go")]))) for _ in range(drivers)]
         with self.conn.transaction():
             turns[0].commit(on=self.conn, calls=calls)
         self.world.committed(run)
-        self.stale.append((run, turns[1], calls))
+        self.stale += [(run, turn, calls) for turn in turns[1:]]
 
     @precondition(lambda self: self.stale)
     @rule(data=st.data(), other=st.booleans())
     def commit_again(self, data: st.DataObject, other: bool) -> None:  # I3
         """A driver that was late decides the same, or something else."""
-        run, turn, calls = data.draw(st.sampled_from(self.stale), label="turn")
+        _, turn, calls = pick(data, "turn", self.stale)
         if other:
             calls = [*calls[:-1], make("wire", 999)]
         with pytest.raises(PlanDivergence if other else StepTaken), self.conn.transaction():
@@ -113,110 +160,117 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # ---- workers
 
-    def worker(self, data: st.DataObject, *states: str) -> Worker:
-        return data.draw(st.sampled_from([w for w in self.world.workers if w.state in states]), label="worker")
+    def some(self, *states: str) -> list[Worker]:
+        return [worker for worker in self.world.workers if worker.state in states]
 
-    def some(self, *states: str) -> bool:
-        return any(worker.state in states for worker in self.world.workers)
+    def attempts(self, fit: Callable[[Attempt], object]) -> list[Attempt]:
+        return [attempt for attempt in self.world.attempts if fit(attempt)]
 
-    @precondition(lambda self: sum(w.state != "dead" for w in self.world.workers) < 4)
-    @rule()
-    def hire(self) -> None:
-        self.world.hire()
+    def actors(self) -> list[Worker | Attempt]:
+        """Who can go on: workers that can claim, and attempts that are not at their end."""
+        pending = any(row.status == "pending" for row in self.laws.rows.values())
+        return [*(self.some("working") if pending else []), *self.attempts(self._moves)]
 
-    @precondition(lambda self: self.some("working") and self.world.deeds)
+    def _work(self, data: st.DataObject, moves: int) -> None:
+        for _ in range(moves):
+            if not (actors := self.actors()):
+                return
+            actor = pick(data, "who", actors)
+            if isinstance(actor, Worker):
+                self._claim(actor, self.world.known(actor))
+            else:
+                self._move(data, actor)
+            self.laws.check()
+
+    # Thrice, so that work goes on in nearly every example: some of the rules are left out in each.
+    _worked = rule(data=st.data(), moves=st.integers(1, 5))
+    _workable = precondition(lambda self: self.actors())
+    work, work_on, work_further = _workable(_worked(_work)), _workable(_worked(_work)), _workable(_worked(_work))
+
+    def _moves(self, attempt: Attempt) -> list[str]:
+        worker = attempt.worker.state
+        moves = ["ask" if attempt.probe else "send"] if self.world.may_send(attempt) else []
+        moves += ["hear"] if worker != "dead" and self.world.flights_of(attempt) else []
+        return moves + (["say"] if worker == "working" and self.world.words(attempt) else [])
+
+    def _move(self, data: st.DataObject, attempt: Attempt) -> None:
+        match pick(data, "does", self._moves(attempt)):
+            case "send":
+                self.world.send(attempt)
+            case "ask":
+                self.world.ask(attempt)
+            case "hear":
+                (flight,) = self.world.flights_of(attempt)
+                note(self.world.arrive(flight, data.draw(st.sampled_from(MOODS), label="mood"), heard=True))
+            case _:
+                word = pick(data, "word", self.world.words(attempt))
+                self._report(attempt, word, data.draw(st.sampled_from(DELAYS), label="delay"))
+
+    @precondition(lambda self: self.some("working"))
     @rule(data=st.data())
-    def claim_known(self, data: st.DataObject) -> None:
-        worker = self.worker(data, "working")
-        self._claim(worker, self.world.known(worker))
-
-    @precondition(lambda self: self.some("working") and self.world.deeds)
-    @rule(data=st.data())
-    def claim_any(self, data: st.DataObject) -> None:
+    def claim(self, data: st.DataObject) -> None:
         """Records come twice, late, and of calls that nobody knows."""
-        worker = self.worker(data, "working")
-        ids = data.draw(st.lists(st.sampled_from(list(self.world.deeds)), min_size=1, max_size=4), label="ids")
-        self._claim(worker, [*ids, uuid4()])
+        deeds = some(data, "calls", self.world.deeds.values())
+        self._claim(pick(data, "worker", self.some("working")), [*(deed.id for deed in deeds), uuid4()])
 
     def _claim(self, worker: Worker, ids: list[UUID]) -> None:
         before = self.laws.look()
-        for id_, (verdict, probe) in self.world.claim(worker, ids).items():
+        said = self.world.claim(worker, ids)
+        note(str(sorted((str(self.world.deeds.get(id_)), verdict) for id_, (verdict, _) in said.items())))
+        for id_, (verdict, probe) in said.items():
             assert (verdict == "absent") == (id_ not in before)
             if verdict == "claimed":
                 assert before[id_].status == "pending"  # I7
                 assert before[id_].probe == probe
 
-    def attempts(self, fit: Any) -> list[Attempt]:
-        return [attempt for attempt in self.world.attempts if fit(attempt)]
-
-    @precondition(lambda self: self.attempts(self.world.may_send))
-    @rule(data=st.data())
-    def send(self, data: st.DataObject) -> None:
-        attempt = data.draw(st.sampled_from(self.attempts(self.world.may_send)), label="attempt")
-        if attempt.probe:
-            self.world.ask(attempt)
-        else:
-            self.world.send(attempt)
-
     @precondition(lambda self: self.world.flights)
-    @rule(data=st.data(), mood=st.sampled_from(MOODS), heard=st.booleans())
-    def arrive(self, data: st.DataObject, mood: Mood, heard: bool) -> None:
-        flight = data.draw(st.sampled_from(self.world.flights), label="flight")
-        note(f"{flight.attempt}: {self.world.arrive(flight, mood, heard=heard)}")
+    @rule(data=st.data(), mood=st.sampled_from(MOODS))
+    def arrive(self, data: st.DataObject, mood: Mood) -> None:
+        """A request arrives, and nobody hears the answer."""
+        note(self.world.arrive(pick(data, "flight", self.world.flights), mood, heard=False))
 
-    @precondition(lambda self: self.attempts(self.world.reports))
-    @rule(data=st.data(), delay=st.sampled_from(DELAYS))
-    def report(self, data: st.DataObject, delay: timedelta) -> None:
-        attempt = data.draw(st.sampled_from(self.attempts(self.world.reports)), label="attempt")
-        word = data.draw(st.sampled_from(self.world.words(attempt)), label="word")
+    def _report(self, attempt: Attempt, word: str, delay: timedelta) -> None:
         before = self.laws.look()[attempt.deed.id]
         verdict, status = self.world.report(attempt, word, delay)
         note(f"{verdict}: {status}")
-        self._fenced(attempt, verdict, before)
+        self._fenced(attempt, verdict, before, self.laws.look()[attempt.deed.id])
 
     @precondition(lambda self: self.attempts(lambda a: a.said and a.worker.state == "working"))
     @rule(data=st.data())
     def report_twice(self, data: st.DataObject) -> None:
-        said = self.attempts(lambda a: a.said and a.worker.state == "working")
-        attempt = data.draw(st.sampled_from(said), label="attempt")
+        """The answer to a report got lost."""
+        attempt = pick(data, "attempt", self.attempts(lambda a: a.said and a.worker.state == "working"))
         before = self.laws.look()[attempt.deed.id]
         verdict, _ = self.world.repeat(attempt)
         assert verdict != "recorded"
         assert self.laws.look()[attempt.deed.id]._replace(late=before.late) == before
 
-    def _fenced(self, attempt: Attempt, verdict: str, before: Any) -> None:  # I8
-        after = self.laws.look()[attempt.deed.id]
+    def _fenced(self, attempt: Attempt, verdict: str, before: Row, after: Row) -> None:  # I8
         running = before.status == "running" and (before.owner, before.attempt) == (attempt.owner, attempt.number)
         assert (verdict == "recorded") == running
         if running:
             return
+        word = attempt.said[-1]["status"]
         settles = before.unsettled and before.status != "running" and before.attempt - before.probes == attempt.number
-        if not settles or attempt.said[-1]["status"] not in ("done", "refused"):
-            assert after._replace(late=before.late) == before
+        if not settles or word not in ("done", "refused", "gave_up"):
+            assert after._replace(late=before.late) == before, "it changed what is another's"
         kept = after.late > before.late or after.said != before.said
-        assert kept or attempt.said[-1]["status"] == "pending" or verdict == "already"
+        assert kept or word == "pending", "what it knew is not kept"
 
     # ---- what happens to workers
 
+    @precondition(lambda self: len(self.some("working", "stopped", "cut")) < 3)
+    @rule()
+    def hire(self) -> None:
+        self.world.hire()
+
     @precondition(lambda self: self.some("working", "stopped", "cut"))
     @rule(data=st.data())
-    def kill(self, data: st.DataObject) -> None:
-        self.world.kill(self.worker(data, "working", "stopped", "cut"))
-
-    @precondition(lambda self: self.some("working"))
-    @rule(data=st.data())
-    def stop(self, data: st.DataObject) -> None:
-        self.world.stop(self.worker(data, "working"))
-
-    @precondition(lambda self: self.some("working"))
-    @rule(data=st.data())
-    def cut(self, data: st.DataObject) -> None:
-        self.world.cut(self.worker(data, "working"))
-
-    @precondition(lambda self: self.some("stopped", "cut"))
-    @rule(data=st.data())
-    def wake(self, data: st.DataObject) -> None:
-        self.world.wake(self.worker(data, "stopped", "cut"))
+    def trouble(self, data: st.DataObject) -> None:
+        worker = pick(data, "worker", self.some("working", "stopped", "cut"))
+        does = [self.world.stop, self.world.cut] if worker.state == "working" else [self.world.wake]
+        acts = {act.__name__: act for act in (*does, self.world.kill)}
+        acts[pick(data, "act", acts)](worker)
 
     # ---- the clock and the sweep
 
@@ -224,7 +278,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def time_passes(self, data: st.DataObject, off: int, mood: Mood | None) -> None:
         """A while, or until about a moment that means something."""
         now = self.world.now
-        to = data.draw(st.sampled_from([*(now + jump for jump in JUMPS), *self._moments()]), label="to") + off * SECOND
+        to = pick(data, "to", [*(now + jump for jump in JUMPS), *self._moments()]) + off * SECOND
         self.world.forward(max(to, now + SECOND), mood)
 
     def _moments(self) -> list[Any]:
@@ -232,32 +286,34 @@ class LedgerMachine(RuleBasedStateMachine):
         for row in self.laws.rows.values():
             if not row.open:
                 continue
-            effect, deadline = self._effect(row.tool), timedelta(minutes=1)
+            effect, deadline = EFFECTS[row.tool], timedelta(minutes=1)
             found.add(row.next_at)
             if row.claimed_at:
                 found |= {row.claimed_at + deadline, row.claimed_at + deadline + 10 * SECOND}
             if row.sent_at:
-                found.add(row.sent_at + deadline + effect.settle_after)
+                found.add(row.sent_at + deadline + (effect.settle_after or timedelta(0)))
             if row.first_sent_at and effect.window:
-                found |= {row.first_sent_at + effect.window, row.first_sent_at + effect.window - effect.margin - deadline}
+                found |= {
+                    row.first_sent_at + effect.window,
+                    row.first_sent_at + effect.window - (effect.margin or timedelta(0)) - deadline,
+                }
             if row.first_sent_at:
                 found.add(row.first_sent_at + timedelta(hours=24))
         found |= {flight.until for flight in self.world.flights}
         return sorted(moment for moment in found if moment is not None and moment > now)
 
-    def _effect(self, tool: str) -> Any:
-        from tests.support.machine import EFFECTS
+    @rule(bit_by_bit=st.booleans())
+    def sweep(self, bit_by_bit: bool) -> None:
+        note(str(self._sweep(bit_by_bit=bit_by_bit)))
 
-        return EFFECTS[tool]
-
-    @rule(limit=st.sampled_from([1000, 1000, 1]))
-    def sweep(self, limit: int) -> None:
-        note(str(self._sweep(limit)))
-
-    def _sweep(self, limit: int = 1000) -> list[Any]:
-        rows = self.conn.execute("SELECT duty, id, status FROM sweep(%s)", [limit]).fetchall()
+    def _sweep(self, *, bit_by_bit: bool = False) -> list[Any]:
+        """A turn; or as many as it takes with one call in each, since their order is nobody's affair."""
+        turns, limit = (2 + 2 * len(self.world.deeds), 1) if bit_by_bit else (1, 1000)
+        rows = []
+        for _ in range(turns):
+            rows += self.conn.execute("SELECT duty, id, status FROM sweep(%s)", [limit]).fetchall()
         assert not [row for row in rows if row[0] == "found"]
-        return rows
+        return sorted(rows)
 
     # ---- operators
 
@@ -268,35 +324,41 @@ class LedgerMachine(RuleBasedStateMachine):
             attempt.deed.id == id_ and world.might_send(attempt) for attempt in world.attempts
         )
 
-    def resolvable(self) -> list[UUID]:
-        return [row.id for row in self.laws.rows.values() if (row.unsettled or row.status == "gave_up") and self._quiet(row.id)]
+    def acts(self) -> dict[str, Callable[[], object]]:
+        """What an operator can do to calls: the truth, once nothing is under way, or another try at any time."""
+        acts: dict[str, Callable[[], object]] = {}
+        for row in self.laws.rows.values():
+            if (row.unsettled or row.status == "gave_up") and self._quiet(row.id):
+                acts[f"resolve {row.key}"] = partial(self._resolve, row.id)
+            if row.status == "gave_up":
+                acts[f"redrive {row.key}"] = partial(self._redrive, row.id, rekey=False)
+                acts[f"redrive {row.key} under a new key"] = partial(self._redrive, row.id, rekey=True)
+            if row.status in ("gave_up", "refused"):
+                acts[f"drop {row.key}"] = partial(self._drop, row.id)
+        return acts
 
-    @precondition(lambda self: self.resolvable())
+    @precondition(lambda self: self.acts())
     @rule(data=st.data())
-    def resolve(self, data: st.DataObject) -> None:
-        """A person looked into the provider's books."""
-        id_ = data.draw(st.sampled_from(self.resolvable()), label="id")
-        note(self._resolve(id_))
+    def operate(self, data: st.DataObject) -> None:
+        acts = self.acts()
+        note(str(acts[pick(data, "act", acts)]()))
 
-    def _resolve(self, id_: UUID) -> str:
+    def _resolve(self, id_: UUID) -> object:
+        """A person looked into the provider's books."""
         key = self.world.deeds[id_].key
         happened = '{"id": "seen"}' if self.world.provider.effects[key] else None
-        row = self.conn.execute("SELECT resolve(%s, %s::json, 'ann', NULL)", [key, happened]).fetchone()
+        return self._ask("SELECT resolve(%s, %s::json, 'ann', NULL)", key, happened)
+
+    def _redrive(self, id_: UUID, *, rekey: bool) -> object:
+        return self._ask("SELECT verdict FROM redrive(%s, %s, 'ann', NULL)", [id_], rekey)
+
+    def _drop(self, id_: UUID) -> object:
+        return self._ask("SELECT verdict FROM drop_dead(%s, 'ann', NULL)", [id_])
+
+    def _ask(self, query: LiteralString, *values: object) -> object:
+        row = self.conn.execute(query, values).fetchone()
         assert row is not None
-        return str(row[0])
-
-    @precondition(lambda self: any(row.status == "gave_up" for row in self.laws.rows.values()))
-    @rule(data=st.data(), rekey=st.booleans())
-    def redrive(self, data: st.DataObject, rekey: bool) -> None:
-        dead = [row.id for row in self.laws.rows.values() if row.status == "gave_up"]
-        ids = data.draw(st.lists(st.sampled_from(dead), min_size=1, max_size=2), label="ids")
-        note(str(self.conn.execute("SELECT * FROM redrive(%s, %s, 'ann', NULL)", [ids, rekey]).fetchall()))
-
-    @precondition(lambda self: any(row.status in ("gave_up", "refused") for row in self.laws.rows.values()))
-    @rule(data=st.data())
-    def drop(self, data: st.DataObject) -> None:
-        ended = [row.id for row in self.laws.rows.values() if row.status in ("gave_up", "refused")]
-        self.conn.execute("SELECT * FROM drop_dead(%s, 'ann', NULL)", [[data.draw(st.sampled_from(ended), label="id")]])
+        return row[0]
 
     @rule(name=st.sampled_from(["charge_customer", "refund"]), paused=st.booleans())
     def pause(self, name: str, paused: bool) -> None:
@@ -320,7 +382,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.laws.check()
         for row in self.laws.rows.values():
             if row.status in ("gave_up", "refused"):
-                self.conn.execute("SELECT * FROM drop_dead(%s, 'ann', NULL)", [[row.id]])
+                self._drop(row.id)
         self._drain()
         assert not [row for row in self.laws.rows.values() if row.open]
 
@@ -334,25 +396,36 @@ class LedgerMachine(RuleBasedStateMachine):
         world.flights.clear()
         worker = world.hire()
         self.laws.check()
-        for jump in [*[SECOND * 31] * 6, *[timedelta(minutes=11)] * 6, *[timedelta(hours=1)] * 6, *[timedelta(hours=25)] * 8]:
-            while self._work(worker):
+        for jump in [
+            *[SECOND * 31] * 6,
+            *[timedelta(minutes=11)] * 6,
+            *[timedelta(hours=1)] * 6,
+            *[timedelta(hours=25)] * 8,
+        ]:
+            while self._perform(worker):
                 pass
             if not [row for row in self.laws.rows.values() if row.open and not self._person_s(row.id)]:
                 return
             world.forward(world.now + jump, None)
             self._sweep()
             self.laws.check()
-        raise AssertionError(f"nothing moves {[row for row in self.laws.rows.values() if row.open and not self._person_s(row.id)]}")
+        raise AssertionError(
+            f"nothing moves {[row for row in self.laws.rows.values() if row.open and not self._person_s(row.id)]}"
+        )
 
-    def _work(self, worker: Worker) -> bool:
-        claimed = [id_ for id_, (verdict, _) in self.world.claim(worker, self.world.known(worker)).items() if verdict == "claimed"]
+    def _perform(self, worker: Worker) -> bool:
+        claimed = [
+            id_
+            for id_, (verdict, _) in self.world.claim(worker, self.world.known(worker)).items()
+            if verdict == "claimed"
+        ]
         for attempt in self.attempts(lambda a: a.worker is worker and a.at == "claimed"):
             if attempt.probe:
                 self.world.ask(attempt)
             else:
                 self.world.send(attempt)
-                (flight,) = [f for f in self.world.flights if f.attempt is attempt]
-                self.world.arrive(flight, "does it", heard=True)
+                for flight in self.world.flights_of(attempt):
+                    self.world.arrive(flight, "does it", heard=True)
             self.world.report(attempt, self.world.words(attempt)[0], timedelta(0))
         self.laws.check()
         return bool(claimed)
@@ -365,7 +438,7 @@ class LedgerMachine(RuleBasedStateMachine):
         before = self.laws.rows.get(row.after) if row.after else None
         if row.status != "pending" or before is None:
             return False
-        stops = row.tool == "ship" and before.status in ("gave_up", "refused")
+        stops = row.tool == "ship" and not before.passed and before.status in ("gave_up", "refused")
         return stops or (before.open and self._person_s(before.id))
 
 
@@ -381,11 +454,12 @@ def test_the_ledger_holds_whatever_happens_to_it(ground: Ground) -> None:  # I3 
     examples = int(os.environ.get("DEEDBOX_EXAMPLES", "0"))
     chosen = settings(
         max_examples=examples or 40,
-        stateful_step_count=60 if examples else 40,
+        stateful_step_count=100 if examples else 40,
         derandomize=not examples,
         deadline=None,
         database=None,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         print_blob=True,
+        report_multiple_bugs=False,
     )
-    run_state_machine_as_test(lambda: LedgerMachine(ground), settings=chosen)
+    run_state_machine_as_test(lambda: LedgerMachine(ground), settings=chosen)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a maker will do

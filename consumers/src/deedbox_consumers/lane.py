@@ -26,7 +26,7 @@ class Lane:
     __slots__ = ("claimed_at", "records")
 
     def __init__(self, record: Record) -> None:
-        self.records = deque((record,))
+        self.records: deque[Record] = deque((record,))
         self.claimed_at: float | None = None
 
 

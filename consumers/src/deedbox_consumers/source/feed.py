@@ -100,7 +100,7 @@ class Feed:
     ) -> None:
         self.topic = topic
         self.received: datetime = NOTHING  # everything emitted before this moment was received and answered for
-        self.age = 0.0  # for how many seconds the first record that is not answered for has been waiting
+        self.age: float = 0.0  # for how many seconds the first record that is not answered for has been waiting
         self._settings = dict(settings)
         self._deliver = deliver
         self._drop = drop
