@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from deedbox_consumers.source.feed import is_fatal
+from deedbox_consumers.source.feed import MOST, is_fatal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,34 +55,45 @@ class Heartbeat:
     def _main(self) -> None:
         try:
             consumer = Consumer(self._settings)
+            # Another one asks for the ends: a broker answers one connection in order, and so after the fetch under way,
+            # which waits for half a second.
+            asks = Consumer(self._settings)
             consumer.assign([TopicPartition(self._topic, 0, OFFSET_END)])  # it has one partition
             try:
                 while not self._ended.is_set():
                     message = consumer.poll(POLL)
-                    if message is None:
-                        continue
-                    if (error := message.error()) is None and (at := _moment(message)) is not None:
-                        self._mark(consumer, at)
-                    elif error is not None and is_fatal(error):
-                        raise KafkaException(error)
+                    if message is not None and (at := _newest([message, *consumer.consume(MOST, 0)])) is not None:
+                        self._mark(asks, at)
             finally:
+                asks.close()
                 consumer.close()
         except Exception as problem:  # noqa: BLE001 - the worker ends with it
             self._fail(problem)
 
-    def _mark(self, consumer: Consumer, at: datetime) -> None:
+    def _mark(self, asks: Consumer, at: datetime) -> None:
         for feed in self._feeds:
             try:
-                ends = {partition: _end(consumer, feed.topic, partition) for partition in feed.partitions}
+                ends = {partition: _end(asks, feed.topic, partition) for partition in feed.partitions}
             except KafkaException as problem:
                 log.warning("%s: its ends are not known (%s): the next heartbeat will tell", feed.topic, problem)
             else:
                 feed.mark(at, ends)
 
 
-def _end(consumer: Consumer, topic: str, partition: int) -> int:
+def _newest(messages: Sequence[Any]) -> datetime | None:
+    """The moment of the last heartbeat among these; raises KafkaException for an error that is the end."""
+    newest = None
+    for message in messages:
+        if (error := message.error()) is None:
+            newest = _moment(message) or newest
+        elif is_fatal(error):
+            raise KafkaException(error)
+    return newest
+
+
+def _end(asks: Consumer, topic: str, partition: int) -> int:
     """The partition's end, asked of the broker."""
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_WITHIN, cached=False)
+    _, end = asks.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_WITHIN, cached=False)
     return int(end)
 
 
