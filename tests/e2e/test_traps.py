@@ -205,13 +205,17 @@ def test_members_come_and_go_while_calls_run_and_a_tool_is_full(  # I5 I6 I8
     """
     monkeypatch.setattr(worker, "ROOM", 10)
     topic, stays, visits = Topic(pipeline, wire.name), Provider(), Provider()
-    permits = threading.Semaphore(0)
+    permits, leave = threading.Semaphore(0), threading.Event()
 
     async def when_permitted(*_: object) -> None:
         while not permits.acquire(blocking=False):  # noqa: ASYNC110 - the test lets it go on, in another thread
             await asyncio.sleep(0.01)
 
-    stays.on[wire.name] = when_permitted
+    async def until_it_may_leave(*_: object) -> None:
+        while not leave.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    stays.on[wire.name], visits.on[wire.name] = when_permitted, until_it_may_leave
     done = "SELECT count(*) FROM outcome WHERE tool = %s AND status = 'done'"
     with perform(pipeline, stays, wire, concurrency=10):
         wait_until(lambda: list(topic.members().values()) == [6])
@@ -222,12 +226,14 @@ def test_members_come_and_go_while_calls_run_and_a_tool_is_full(  # I5 I6 I8
         over = mine.brought - 15
         permits.release(over)
         wait_until(lambda: conn.execute(done, [wire.name]).fetchone() == (over,) and len(stays.requests) == over + 10)
-        with perform(pipeline, visits, wire):
+        with perform(pipeline, visits, wire) as visitor:
             wait_until(lambda: list(topic.members().values()) == [3, 3])
             assert len(stays.requests) == over + 10  # its handlers hang, and nobody has waited for them
             second = decide(box, *payments(12))
             wait_until(lambda: visits.requests)
-        wait_until(lambda: list(topic.members().values()) == [6])
+            visitor.stop()  # it drains, and what it does not perform itself is the other's at once
+            wait_until(lambda: list(topic.members().values()) == [6])
+            leave.set()
         permits.release(100)
         for run, count in ((first, 60), (second, 12)):
             assert outcomes(box, run) == ["done"] * count
