@@ -68,7 +68,8 @@ class Agent:
             for driver in drivers:
                 driver.start()
             for driver in drivers:
-                driver.join()
+                while driver.is_alive():
+                    driver.join(0.5)  # a signal may come to another thread: it is handled when this one wakes
 
     def _take(self, box: Deedbox, todo: queue.Queue[Iterator[str]]) -> None:
         while not self.stopping.is_set():
