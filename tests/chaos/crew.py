@@ -8,12 +8,15 @@ from typing import Any, Final
 
 from tests.chaos.forkserver import Process
 from tests.chaos.proxy import DIRECTIONS, Direction, Proxy
+from tests.chaos.schedule import ORPHAN
 from tests.chaos.tools import LONGEST
+from tests.chaos.waiting import wait
 from tests.chaos.world import World
 
 SIGKILLED: Final = -9
 BESIDE: Final = 8  # runs of an agent beside each other
 PAUSE: Final = 0.1  # seconds between two of them
+ON_THEIR_WAY: Final = 0.3  # seconds in which a worker that is busy sends something
 BACK_AFTER: Final = 0.5  # seconds: a process that ended by itself is started again, as a deployment would
 
 
@@ -163,11 +166,23 @@ def _strike_process(place: Place, fault: str, detail: str) -> Callable[[], None]
     if fault == "stop":
         place.stop()
         return place.resume
+    if fault == ORPHAN:
+        return _orphan(place)
     place.kill()
     if fault == "kill":
         return place.start
     place.start(detail)  # it meets its crash point sooner or later
     return lambda: None
+
+
+def _orphan(place: Place) -> Callable[[], None]:
+    """Its requests are held back on their way, it is killed, and another is there before they arrive."""
+    link = place.links["provider"]
+    link.stall("requests")
+    wait(lambda: link.holds("requests"), ON_THEIR_WAY)
+    place.kill()
+    place.start()
+    return link.resume
 
 
 def _break(link: Proxy, fault: str, detail: str) -> Callable[[], None]:

@@ -40,6 +40,7 @@ class Strike:
 WORKERS: Final = ("worker-0", "worker-1")
 AGENTS: Final = ("agent-0", "agent-1")
 PROCESS: Final = ("kill", "kill", "stop", "crash", "crash")
+ORPHAN: Final = "orphan"  # a worker is killed while its requests are on their way: they arrive without it
 LINK: Final = ("cut", "reset", "stall", "stall", "lose", "refuse")
 SERVICES: Final[dict[PartName, tuple[Fault, ...]]] = {
     "postgres": ("kill", "immediate", "restart", "freeze"),
@@ -82,7 +83,7 @@ def _one(chance: random.Random, at: float, target: str) -> Strike:
     if target == "another worker":
         return Strike(at, target, "joins", length)
     if chance.random() < 0.5:
-        fault, detail = chance.choice(PROCESS), ""
+        fault, detail = chance.choice((*PROCESS, ORPHAN) if target in WORKERS else PROCESS), ""
         if fault == "crash":
             places = WORKER_PLACES if target in WORKERS else AGENT_PLACES
             detail = f"{chance.choice(('SIGKILL', 'SIGSTOP'))} {chance.choice(places)}:{chance.randint(1, NTH)}"
