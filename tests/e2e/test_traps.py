@@ -446,6 +446,7 @@ class Waiting:
         return self._conn.execute("SELECT FROM outbox WHERE aggregatetype = %s", [self._tool]).rowcount
 
 
+@pytest.mark.timeout(300)  # so many commits take a minute on a busy machine
 def test_20_000_calls_behind_a_pause_are_emitted_once(  # I5
     pipeline: Pipeline, box: Deedbox, conn: psycopg.Connection, watched: list[Watched]
 ) -> None:
