@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.fleet import Fleet
 from benchmarks.plan import CALLS_A_STEP
 from benchmarks.processes import Meter
 from benchmarks.shop import arguments, charge, reply
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchmarks.counters import Counters, Wal
-    from benchmarks.fleet import Fleet
     from benchmarks.plan import Plan
     from benchmarks.stage import Stage
     from deedbox.run import Turn
@@ -82,6 +82,7 @@ class Sprint:
     def __init__(self, stage: Stage, fleet: Fleet, steps: int) -> None:
         self._stage = stage
         self._fleet = fleet
+        self._waker = Fleet(stage.box, "waker")  # not one of the fleet: their turns are due already
         self._steps = steps
 
     def run(self, make: Make, agents: int = 1) -> Spent:
@@ -114,7 +115,7 @@ class Sprint:
             for conn in [held.enter_context(box.connection()) for _ in range(AGENTS)]:
                 conn.execute(watch.ping)
         mark = watch.mark()
-        self._fleet.turns(1)[0].commit(reply(range(1)))
+        self._waker.turns(1)[0].commit(reply(range(1)))
         watch.await_done(mark, 1, WITHIN)
         time.sleep(REPORTED_WITHIN)
         return watch.counters()
