@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,9 +12,8 @@ from confluent_kafka import Message
 from deedbox.errors import ConnectorInvalid
 from deedbox_debezium import connector, topics
 from deedbox_debezium.ledger import Ledger
-from deedbox_debezium.stack import Stack
-from tests.support.pipeline import Pipeline, open_pipeline
-from tests.support.shop import Shop, open_shop
+from tests.support.pipeline import Pipeline
+from tests.support.shop import Shop
 
 HEADERS = ["id", "type", "action_id", "key", "attempt", "traceparent", "created_at"]
 # every byte value, what JSON and text converters trip over, and the length of a varint's edge
@@ -28,12 +26,6 @@ GOLDEN = [
     "é\u2028".encode("utf-16"),
     b"x" * 900_000,
 ]
-
-
-@pytest.fixture(scope="module")
-def pipeline(stack: Stack) -> Iterator[Pipeline]:
-    with open_shop(stack.database_url) as shop, open_pipeline(stack, shop) as pipeline:
-        yield pipeline
 
 
 def _emit(shop: Shop, payload: bytes, *, topic: str = "_result", key: str = "r:1:0", trace: str | None = None) -> UUID:

@@ -26,37 +26,18 @@ from deedbox_consumers import Attempt, RetryLater, Worker, desk, jam, worker
 from deedbox_consumers.health import Progress
 from deedbox_consumers.source import feed
 from deedbox_consumers.source import kafka as source
-from deedbox_debezium.stack import Stack
 from tests.support.fleet import PATIENCE, Provider, decide, outcomes, wait_until
-from tests.support.pipeline import Pipeline, open_pipeline
-from tests.support.shop import MONEY, TOOLS, Shop, charge, lookup, mail, open_shop, payout, refund, ship, wire
+from tests.support.pipeline import Pipeline
+from tests.support.shop import MONEY, TOOLS, Shop, charge, lookup, mail, payout, refund, ship, wire
 from tests.support.topic import Topic, Watched
 
 ROOT = Path(__file__).resolve().parents[2]
 SOON = 6_000  # milliseconds: the least that a broker lets a member be silent
 
 
-@pytest.fixture(scope="module")
-def pipeline(stack: Stack) -> Iterator[Pipeline]:
-    with open_shop(stack.database_url) as shop, open_pipeline(stack, shop) as pipeline:
-        yield pipeline
-
-
 @pytest.fixture
-def shop(pipeline: Pipeline) -> Shop:
-    return pipeline.shop
-
-
-@pytest.fixture
-def box(shop: Shop) -> Iterator[Deedbox]:
-    with Deedbox(shop.url, tools=[*TOOLS, *MONEY], schema=shop.schema) as box:
-        yield box
-
-
-@pytest.fixture
-def conn(shop: Shop) -> Iterator[psycopg.Connection]:
-    with shop.connect() as conn:
-        yield conn
+def box(bank: Deedbox) -> Deedbox:
+    return bank
 
 
 @pytest.fixture

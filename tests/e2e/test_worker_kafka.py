@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -14,35 +13,11 @@ import pytest
 from deedbox import Deedbox
 from deedbox.codec import AvroCodec
 from deedbox_consumers import Worker, desk
-from deedbox_debezium.stack import Stack
 from deedbox_debezium.stack.ports import is_free
 from tests.support.fleet import Provider, decide, outcomes, status, wait_until
-from tests.support.pipeline import Pipeline, open_pipeline
-from tests.support.shop import TOOLS, Shop, charge, lookup, open_shop
+from tests.support.pipeline import Pipeline
+from tests.support.shop import charge, lookup
 from tests.support.topic import Topic, headers_of
-
-
-@pytest.fixture(scope="module")
-def pipeline(stack: Stack) -> Iterator[Pipeline]:
-    with open_shop(stack.database_url) as shop, open_pipeline(stack, shop) as pipeline:
-        yield pipeline
-
-
-@pytest.fixture
-def shop(pipeline: Pipeline) -> Shop:
-    return pipeline.shop
-
-
-@pytest.fixture
-def box(shop: Shop) -> Iterator[Deedbox]:
-    with Deedbox(shop.url, tools=TOOLS, schema=shop.schema) as box:
-        yield box
-
-
-@pytest.fixture
-def conn(shop: Shop) -> Iterator[psycopg.Connection]:
-    with shop.connect() as conn:
-        yield conn
 
 
 def worker(pipeline: Pipeline, provider: Provider, **more: Any) -> Worker:
