@@ -391,6 +391,40 @@ def test_what_nobody_answers_is_emitted_again_only_when_its_workers_are_past_it(
         assert next_look == (True,)  # one age away
 
 
+@pytest.mark.parametrize("workers", [True, False])
+def test_what_was_let_go_is_emitted_once_when_it_is_due_however_far_the_workers_are(  # I5
+    box: Deedbox, shop: Shop, conn: psycopg.Connection, workers: bool
+) -> None:
+    (id_,) = commit(box, "r", pay())
+
+    def due() -> list[str]:
+        conn.execute("UPDATE outcome SET next_at = clock_timestamp() - interval '1 s'")
+        return [duty for duty, *_ in hands.sweep()]
+
+    with shop.hands() as hands:
+        conn.execute("UPDATE worker SET source = 'kafka', lease_until = 'infinity'")
+        conn.execute("SELECT let_go(ARRAY[%s])", [id_])
+        assert row(conn, id_, "let_go AND next_at < clock_timestamp() + interval '11 s'") is True
+        conn.execute("UPDATE worker SET source = 'poll'")
+        assert due() == []  # who looks into the ledger finds it there
+        conn.execute("UPDATE worker SET source = 'kafka'")
+        assert due() == []
+        conn.execute("SELECT let_go(ARRAY[%s])", [id_])
+        if not workers:
+            conn.execute("DELETE FROM worker")
+        assert due() == ["emitted again"]
+        assert due() == []
+        assert row(conn, id_, "status, let_go") == ("pending", None)
+
+
+def test_who_claims_what_was_let_go_has_it(box: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:
+    (id_,) = commit(box, "r", pay())
+    with shop.hands() as hands:
+        conn.execute("SELECT let_go(ARRAY[%s])", [id_])
+        hands.claim([id_])
+        assert row(conn, id_, "let_go") is None
+
+
 def test_open_calls_stay_within_the_watermark_or_parked(
     box: Deedbox, shop: Shop, conn: psycopg.Connection
 ) -> None:  # I5

@@ -129,6 +129,7 @@ CREATE TABLE outcome (
   unsettled     boolean NOT NULL DEFAULT false,  -- an earlier attempt may have taken effect and nobody knows yet
   probe         boolean NOT NULL DEFAULT false,  -- the next attempt asks whether it happened
   passed        boolean,                         -- a person let those behind it go on
+  let_go        boolean,                         -- pending, and no worker and no topic has a record of it
   waits         int NOT NULL DEFAULT 0,
   after         uuid,
   owner         uuid,
@@ -189,7 +190,7 @@ CREATE TABLE late (
   result    json,
   error     json,
   settled   boolean NOT NULL,  -- it settled an outcome that was in doubt
-  alarm     boolean NOT NULL,  -- an effect that came after its call had been closed without one
+  alarm     boolean NOT NULL,  -- an effect that came after its call, or its attempt, had been closed without one
   at        timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX late_action ON late (action_id);

@@ -81,6 +81,7 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
     SET status = 'running', owner = p_owner, attempt = o.attempt + 1, claimed_at = clock_timestamp(),
         spent = CASE WHEN o.probe THEN o.spent + 1 ELSE o.spent END,
         probes = CASE WHEN o.probe THEN o.probes + 1 ELSE 0 END,
+        let_go = NULL,
         first_sent_at = coalesce(o.first_sent_at, clock_timestamp()),
         sent_at = CASE WHEN free.probed AND NOT o.probe THEN clock_timestamp() ELSE o.sent_at END
     FROM free WHERE o.action_id = free.action_id
@@ -111,10 +112,11 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
   LEFT JOIN action a ON a.id = k.action_id
 $$;
 
--- A lane lets go of calls that are blocked for long: the finish of their predecessor makes them due again.
+-- A lane lets go of calls that it cannot perform soon: they are blocked for long, or it ends. They are emitted again
+-- when they are due; of those that are blocked, the finish of their predecessor sees to that.
 CREATE FUNCTION let_go(p_ids uuid[]) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off AS $$
-  UPDATE outcome SET next_at = clock_timestamp() + interval '10 s' WHERE action_id = ANY (p_ids) AND status = 'pending'
+  UPDATE outcome SET let_go = true, next_at = clock_timestamp() + interval '10 s' WHERE action_id = ANY (p_ids) AND status = 'pending'
 $$;
 
 -- Calls as records, for lanes that do without Kafka.

@@ -22,8 +22,8 @@ CREATE FUNCTION full_scan() RETURNS SETOF uuid LANGUAGE sql SECURITY DEFINER SET
 $$;
 
 -- One turn. What it did, a row per call: condemned (its owner is dead), overdue (its attempt's deadline passed under a
--- living owner), retried, asked again (a probe is due), emitted again (nobody answered though its workers have received
--- what came after it), expired (its deadline, or its key's window, ended before it was sent again), found (it was
+-- living owner), retried, asked again (a probe is due), emitted again (it was let go, or nobody answered though its workers have
+-- received what came after it), expired (its deadline, or its key's window, ended before it was sent again), found (it was
 -- forgotten: a defect) and, without an id, heartbeat and pruned. The status tells whether a call is free to be claimed.
 -- Each duty takes p_limit calls a turn. No rows: nothing was due, or another session sweeps at this moment.
 CREATE FUNCTION sweep(p_limit int DEFAULT 1000) RETURNS TABLE (duty text, tool text, id uuid, status text)
@@ -66,7 +66,7 @@ BEGIN
 
   -- Moments that have come.
   FOR due IN
-    SELECT o.action_id, o.tool, o.status, o.claimed_at, o.first_sent_at, o.unsettled, o.probe, t.deadline, t.paused,
+    SELECT o.action_id, o.tool, o.status, o.claimed_at, o.first_sent_at, o.unsettled, o.probe, o.let_go, t.deadline, t.paused,
            t.settle_after IS NOT NULL AS probed,
            coalesce(moment >= uuid_time(o.action_id) + t.expires, false) AS unwanted,
            coalesce(moment + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false)
@@ -108,9 +108,12 @@ BEGIN
       UPDATE outcome o SET next_at = moment + interval '10 min' WHERE o.action_id = due.action_id;
     ELSIF due.status = 'pending' THEN
       -- Unanswered. At most after 1, 2, 4 … 60 minutes: the next look is one age away.
-      UPDATE outcome o SET next_at = moment + least(greatest(moment - uuid_time(due.action_id), interval '1 min'), interval '60 min')
+      UPDATE outcome o SET let_go = NULL, next_at = moment + least(greatest(moment - uuid_time(due.action_id), interval '1 min'), interval '60 min')
       WHERE o.action_id = due.action_id;
-      IF EXISTS (SELECT FROM worker w WHERE due.tool = ANY (w.tools) AND w.source = 'kafka')
+      -- Nobody has what was let go: a worker that reads the ledger would find it, a topic has to be told. And who has
+      -- received what came later, and has not answered, never will.
+      IF due.let_go AND NOT EXISTS (SELECT FROM worker w WHERE due.tool = ANY (w.tools) AND w.source = 'poll')
+         OR EXISTS (SELECT FROM worker w WHERE due.tool = ANY (w.tools) AND w.source = 'kafka')
          AND NOT EXISTS (SELECT FROM worker w WHERE due.tool = ANY (w.tools) AND w.source = 'kafka'
                            AND coalesce((w.received_through ->> due.tool)::timestamptz, '-infinity') <= uuid_time(due.action_id)) THEN
         PERFORM emit(ARRAY[due.action_id]);
