@@ -114,6 +114,40 @@ def test_a_sync_handler_runs_on_but_its_call_is_judged_at_the_deadline(  # I7 I8
     assert worker.blocked == 0
 
 
+def test_a_tool_whose_threads_all_hang_has_work_that_does_not_get_on(
+    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To /livez its worker is stuck when the deadline is long over, though in the ledger nothing of it runs."""
+    monkeypatch.setattr(lookup, "deadline", timedelta(milliseconds=50))
+    provider, let = Provider(), threading.Event()
+    provider.on[lookup.name] = lambda *_: let.wait(60) and None
+    with Worker(box, provider.handlers(), threads=2) as worker:
+
+        def idle(name: str = lookup.name) -> bool:
+            return worker.progress.parts()[f"handle {name}"].idle
+
+        run = decide(box, lookup(order="o"))
+        wait_until(lambda: len(provider.attempts) == 2 and status(conn, run)[0] != "running")
+        assert not idle()
+        assert idle(charge.name)
+        let.set()
+        assert outcomes(box, run) == ["done"]
+        wait_until(idle)
+
+
+def test_a_tool_with_a_thread_that_gets_on_is_not_stuck(
+    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "deadline", timedelta(milliseconds=50))
+    provider, let = Provider(), threading.Event()
+    hang = iter((let,))
+    provider.on[lookup.name] = lambda *_: next(hang).wait(60) if len(provider.attempts) == 1 else None
+    with Worker(box, provider.handlers(), threads=2) as worker:
+        assert outcomes(box, decide(box, lookup(order="o"))) == ["done"]
+        wait_until(lambda: worker.progress.parts()[f"handle {lookup.name}"].idle)
+        let.set()
+
+
 def test_sync_handlers_run_beside_each_other(box: Deedbox) -> None:
     provider, all_there = Provider(), threading.Barrier(4)
     provider.on[lookup.name] = lambda *_: all_there.wait(60) and None

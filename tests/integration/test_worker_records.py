@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from deedbox import Deedbox, Tool, provider_key, signals, user
 from deedbox.avro import schema_of
 from deedbox.codec import AvroCodec
-from deedbox_consumers import Attempt, Worker, desk, session
+from deedbox_consumers import Attempt, RetryLater, Worker, desk, session
 from deedbox_consumers.record import Record
 from tests.support.fleet import PATIENCE, Provider, Spoken, decide, ids, outcomes, status, wait_until
 from tests.support.shop import Charge, Receipt, Shop, charge, lookup, mail
@@ -266,6 +266,29 @@ def test_a_call_that_is_claimed_while_the_worker_stops_is_given_back(  # I5 I7
         wait_until(lambda: status(conn, run) == ("pending", 1, False))
     assert not provider.requests
     assert conn.execute("SELECT count(*) FROM outbox WHERE action_id = %s", [id_]).fetchone() == (2,)
+
+
+def test_what_only_its_lane_has_is_let_go_when_the_worker_stops(  # I5
+    box: Deedbox, conn: psycopg.Connection, spoken: Spoken
+) -> None:
+    """A short retry waits in its lane, and one that is blocked: Kafka has heard that both are done with."""
+    provider, sent = Provider(), threading.Event()
+
+    async def later(_args: Any, _attempt: Attempt) -> Any:
+        sent.set()
+        raise RetryLater(4)
+
+    provider.on[mail.name] = later
+    first, second = decide(box, mail(to="a@x", text="1")), decide(box, mail(to="a@x", text="2"))
+    (one,), (two,) = ids(conn, first), ids(conn, second)
+    with Worker(box, provider.handlers()):
+        spoken.bring(record_of(conn, one))
+        assert sent.wait(PATIENCE)
+        wait_until(lambda: status(conn, first)[0] == "pending")
+        spoken.bring(replace(record_of(conn, two), order_key="b@x"))
+        wait_until(lambda: spoken.answered == [one, two])
+    held = "SELECT action_id, status, let_go, next_at < clock_timestamp() + interval '11 s' FROM outcome ORDER BY 1"
+    assert conn.execute(held).fetchall() == [(one, "pending", True, True), (two, "pending", True, True)]
 
 
 def test_a_worker_judged_dead_goes_on_as_another_and_loses_nothing(  # I7 I8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -54,7 +55,6 @@ IN_THE_LEDGER = timedelta(seconds=5)  # a delay of this length or more is the sw
 BLOCKED_FOR = 30.0  # seconds until the lane lets go of a call, and of those behind it
 TRANSIENT = ("busy", "no_lease", "paused")  # Kafka still answers for these
 WAITED_FOR = ("blocked", *TRANSIENT)
-HANDLE = "handle"  # the part of our progress that is performing
 
 
 class Desk:
@@ -92,6 +92,7 @@ class Desk:
         self._claims: Batch[UUID, Verdict] = Batch(self._claim)
         self._finishes: Batch[tuple[Claimed, Report], Recorded] = Batch(ledger.finish)
         self._closing = asyncio.Event()
+        self._at_work: Counter[str] = Counter()  # attempts of each tool
         self._stuck: set[tuple[str, str]] = set()  # order keys whose calls are let go until one is claimed again
         self.running: set[Claimed] = set()
         self.blocked: set[Future[Any]] = self._performer.blocked
@@ -104,6 +105,7 @@ class Desk:
             return
         gate = self._gates[record.tool]
         asked, began = 0, now()
+        only_ours = False  # once Kafka has heard that the record is done with, nobody has it but this lane
         while await gate.enter():
             call: Claimed | None = None
             delay: timedelta | None = None
@@ -118,14 +120,20 @@ class Desk:
                     if delay is None:
                         return
             finally:
-                self._performer.release(call, partial(gate.leave, begun=call is not None))
+                self._performer.release(call, partial(self._leave, record.tool, begun=call is not None))
+                if call is not None:
+                    self._got_on(record.tool)
             if delay is not None:  # tried again soon: the lane keeps the call
+                only_ours = True
                 await self._pause(delay.total_seconds())
                 asked, began = 0, now()
             elif await self._wait(record, _seen(record, verdict), asked, now() - began):
                 asked += 1
+                only_ours = only_ours or verdict.word == "blocked"
             else:
                 return
+        if only_ours:
+            await self._ledger.let_go(record.id)
 
     async def perform(self, call: Claimed) -> Any:
         """What the handler returns; raises what it raised, TimeoutError at the attempt's deadline."""
@@ -219,8 +227,9 @@ class Desk:
     async def _attempt(self, call: Claimed, decoded: Decoded | str, verdict: Verdict) -> timedelta | None:
         """Perform or ask, and record it; the delay after which the lane is to go on with the call."""
         self.running.add(call)
+        self._at_work[call.tool.name] += 1
         metrics.running.labels(call.tool.name).inc()
-        self._progress.note(HANDLE)
+        self._got_on(call.tool.name)
         try:
             if isinstance(decoded, str):
                 report = await self._put_off(call, decoded)
@@ -234,12 +243,25 @@ class Desk:
                 report = await execute(call, self)
         finally:
             self.running.discard(call)
+            self._at_work[call.tool.name] -= 1
             metrics.running.labels(call.tool.name).dec()
-            (self._progress.note if self.running else self._progress.idle)(HANDLE)
         if call.sent:
             gate = self._gates[call.tool.name]
             (gate.failed if report.broken else gate.succeeded)()
         return report.delay
+
+    def _leave(self, tool: str, *, begun: bool) -> None:
+        self._gates[tool].leave(begun=begun)
+        if begun:
+            self._got_on(tool)
+
+    def _got_on(self, tool: str) -> None:
+        """An attempt of a tool began or ended, or a thread is free again: it has something to get on with, or not.
+
+        Threads that hang past their deadlines are work that does not get on, if they are all the tool has.
+        """
+        busy = self._at_work[tool] > 0 or self._performer.hangs(tool)
+        (self._progress.note if busy else self._progress.idle)(handling(tool))
 
     async def _refuse_bytes(self, call: Claimed) -> Report:
         """These do not read as the arguments that were decided: never perform them.
@@ -317,13 +339,18 @@ class Desk:
             metrics.outcomes.labels(tool, recorded.status).inc()
         if recorded.word == "alarm":
             metrics.alarms.labels(tool).inc()
-            log.error("%s: EFFECT AFTER CLOSING: it happened, and the call had been closed as %s", key, recorded.status)
+            log.error("%s: EFFECT AFTER CLOSING: it happened, and the call is %s without it", key, recorded.status)
         elif recorded.word == "late":
             log.warning("%s: somebody else has taken over, what this attempt knows is kept as late", key)
         elif recorded.status in ("in_doubt", "gave_up"):
             log.error("%s: %s after attempt %d: %s", key, recorded.status, call.attempt.number, report.error)
         elif report.status != "done" and report is not GIVEN_BACK:
             log.warning("%s: attempt %d: %s: %s", key, call.attempt.number, report.status, report.error)
+
+
+def handling(tool: str) -> str:
+    """The part of a worker's progress that is performing calls of this tool."""
+    return f"handle {tool}"
 
 
 def _seen(record: Record, verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import threading
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +42,11 @@ class Performer:
         self._pools = {
             name: ThreadPoolExecutor(count, thread_name_prefix=f"deedbox-{name}") for name, count in threads.items()
         }
+        self._threads = threads
+        self._hanging: Counter[str] = Counter()  # threads of each tool whose attempts are over
         self._late = late
         self._gate = threading.Lock()
-        self.blocked: set[Future[Any]] = set()  # threads whose attempts are over
+        self.blocked: set[Future[Any]] = set()  # the same threads
 
     async def perform(self, call: Claimed) -> Any:
         """What the handler returns; raises what it raised, TimeoutError at the attempt's deadline."""
@@ -71,16 +74,25 @@ class Performer:
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
 
+    def hangs(self, tool: str) -> bool:
+        """Whether every thread of the tool is still in a handler whose attempt is over."""
+        return self._hanging[tool] >= self._threads[tool]
+
     def release(self, call: Claimed | None, leave: Callable[[], object]) -> None:
         """Leave the gate: of a handler that still blocks its thread after its deadline, when the thread is free."""
         if call is None or call.thread is None or call.thread.done():
             leave()
             return
-        loop = asyncio.get_running_loop()
+        loop, tool = asyncio.get_running_loop(), call.tool.name
+        self._hanging[tool] += 1
+
+        def freed() -> None:
+            self._hanging[tool] -= 1
+            leave()
 
         def free(_: object) -> None:
             with contextlib.suppress(RuntimeError):  # the worker, and its loop, may have ended long before
-                loop.call_soon_threadsafe(leave)
+                loop.call_soon_threadsafe(freed)
 
         def keep(thread: Future[Any]) -> None:
             """What it knows in the end is kept, and settles the doubt that it left (I8)."""

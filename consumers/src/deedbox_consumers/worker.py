@@ -18,7 +18,7 @@ from deedbox.codec import AvroCodec, Codec
 from deedbox.errors import ExtraMissing, NoHandler, NoProbe
 from deedbox.settings import Settings
 from deedbox.step import AnyCall, AnyTool
-from deedbox_consumers.desk import HANDLE, Desk
+from deedbox_consumers.desk import Desk, handling
 from deedbox_consumers.gate import Gate
 from deedbox_consumers.health import Progress, beat
 from deedbox_consumers.jam import Jam
@@ -271,8 +271,9 @@ class Worker:
         """What has to get on, and within what time, for this process to count as alive."""
         self.progress.expect("loop", LOOP_WITHIN)
         self.progress.expect("sweep", SWEEP_WITHIN)
-        self.progress.expect(HANDLE, max(handler.tool.deadline for handler in self._chosen.values()) + LOOP_WITHIN)
-        self.progress.idle(HANDLE)
+        for name, handler in self._chosen.items():
+            self.progress.expect(handling(name), handler.tool.deadline + LOOP_WITHIN)
+            self.progress.idle(handling(name))
 
     async def _until_stopped(self) -> None:
         assert self._stopping is not None
