@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from deedbox import Deedbox
+from deedbox import Deedbox, Tool
 from tests.support.fleet import decide, ids
 from tests.support.hands import Hands
 from tests.support.shop import Shop, charge, lookup, payout, refund, ship, wire
@@ -349,6 +349,29 @@ def test_an_effect_after_closing_is_an_alarm(bank: Deedbox, shop: Shop, conn: ps
         assert stopped.finish(id_, 1, "done", result={"id": "re_1"}) == "alarm"
     assert row(conn, id_, "status") == ("gave_up",)
     assert conn.execute("SELECT attempt, settled, alarm FROM late").fetchall() == [(1, False, True)]
+
+
+@pytest.mark.parametrize(
+    ("tool", "rekey", "said"), [(wire, False, "alarm"), (charge, True, "alarm"), (charge, False, "late")]
+)
+def test_an_effect_beside_a_newer_one_is_an_alarm_unless_a_key_makes_them_one(  # I6 I8
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection, tool: Tool[..., Any, Any], rekey: bool, said: str
+) -> None:
+    """It was closed as one that did nothing, and put back to work."""
+    id_ = one(bank, conn, tool)
+    with shop.hands() as stopped, shop.hands() as hands:
+        stopped.claim([id_])
+        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
+        hands.sweep()
+        (key,) = row(conn, id_, "(SELECT key FROM action WHERE id = action_id)")
+        assert conn.execute("SELECT resolve(%s, NULL, 'ann', NULL)", [key]).fetchone() == ("gave_up",)
+        conn.execute("SELECT redrive(%s, %s, 'ann', NULL)", [[id_], rekey])
+        hands.claim([id_])
+        assert stopped.finish(id_, 1, "done", result={"id": "x_1"}) == said
+        assert row(conn, id_, "status") == ("running",)
+        assert hands.finish(id_, 2, "done", result={"id": "x_2"}) == "recorded"
+    assert row(conn, id_, "result ->> 'id'") == ("x_2",)
+    assert conn.execute("SELECT attempt, settled, alarm FROM late").fetchall() == [(1, False, said == "alarm")]
 
 
 def test_a_call_is_not_begun_after_its_deadline(bank: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:  # I16

@@ -155,7 +155,7 @@ END $$;
 -- Record what became of claimed calls. For each id: recorded, already (this very report was recorded before: repeating
 -- is harmless), late (fenced off by a newer owner or attempt, I8: kept in late; what the last attempt that performed
 -- knows settles its doubt, also while a repeat or a probe waits to be claimed) or alarm (late, and an effect of a call
--- that was closed without one), with the status that it has now.
+-- that was closed without one, or is performed anew as if there were none), with the status that it has now.
 --   p_statuses   done · refused · gave_up (it happened, its result cannot be kept) · pending (given back, never sent) ·
 --                or how it ended without an answer: retry · unknown · stored · absent · cannot_tell (end_attempt)
 --   p_unsettled  of the first three: false, this answer settles all attempts; null, as it was
@@ -236,8 +236,11 @@ BEGIN
     ), kept AS (
       INSERT INTO late (action_id, attempt, owner, status, result, error, settled, alarm)
       SELECT s.id, s.attempt, p_owner, s.status, s.result, s.error, s.id IN (SELECT action_id FROM doubt),
-             (s.status = 'done' OR s.error ->> 'happened' IS NOT NULL) AND EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id
-               AND o.status IN ('refused', 'gave_up', 'rejected', 'cancelled') AND o.error ->> 'happened' IS NULL)
+             (s.status = 'done' OR s.error ->> 'happened' IS NOT NULL) AND EXISTS (
+               SELECT FROM outcome o JOIN tool t ON t.name = o.tool WHERE o.action_id = s.id AND (
+                 o.status IN ('refused', 'gave_up', 'rejected', 'cancelled') AND o.error ->> 'happened' IS NULL
+                 -- Or this attempt was closed as one that did nothing, another performs, and no key makes one of the two.
+                 OR s.attempt < o.attempt - o.probes AND (o.rekeyed > 0 OR t.key_window IS NULL AND t.effect <> 'repeatable')))
       FROM said s
       -- Of its own attempt only an answer that is not the one that is recorded: a thread may know it after the deadline.
       WHERE s.status <> 'pending' AND NOT EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id AND o.owner = p_owner
