@@ -224,7 +224,9 @@ class World:
             (effect for effect in books.effects() if effect.about.startswith(prefix)),
             (balance for balance in self._balances() if balance[0].startswith(prefix)),
         )
-        found.lost.extend(f"{id_}: forgotten, the full scan found it" for (id_,) in self.rows("SELECT full_scan()"))
+        found.lost.extend(
+            f"{id_}: forgotten, the full scan found it" for (id_,) in self.rows("SELECT unnest(found) FROM full_scan()")
+        )
         return found
 
     # ---- how

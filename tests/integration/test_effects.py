@@ -35,7 +35,7 @@ def row(conn: psycopg.Connection, id_: UUID, columns: LiteralString = "status, u
 def age(conn: psycopg.Connection, by: str) -> None:
     """Make everything that happened so much older: the clock of the ledger is the server's."""
     conn.execute(
-        "UPDATE outcome SET claimed_at = claimed_at - i, first_sent_at = first_sent_at - i, sent_at = sent_at - i, "
+        "UPDATE outcome SET claimed_at = claimed_at - i, first_sent_at = first_sent_at - i, until = until - i, "
         "next_at = CASE WHEN next_at = 'infinity' THEN next_at ELSE next_at - i END, since = since - i "
         "FROM (SELECT %s::interval AS i) x",
         [by],
@@ -184,7 +184,7 @@ def test_no_is_the_last_word_only_when_nothing_can_arrive_any_more(  # I16
         hands.claim([id_])
         hands.finish(id_, 2, "absent")
         assert row(conn, id_) == ("retry", True, True)
-        assert row(conn, id_, "next_at - sent_at = interval '11 min'") == (True,)  # deadline 1 min, settle_after 10
+        assert row(conn, id_, "next_at - until = interval '10 min'") == (True,)  # settle_after
         age(conn, "11 min 1 s")
         assert swept(hands, id_) == [("asked again", "pending")]
         hands.claim([id_])
@@ -226,7 +226,7 @@ def test_a_no_counts_from_when_it_was_asked_for(bank: Deedbox, shop: Shop, conn:
         hands.finish(id_, 1, "unknown", delay=SOON)
         hands.claim([id_])
         conn.execute(
-            "UPDATE outcome SET claimed_at = claimed_at - interval '12 min', sent_at = sent_at - interval '12 min'"
+            "UPDATE outcome SET claimed_at = claimed_at - interval '12 min', until = until - interval '12 min'"
         )
         hands.finish(id_, 2, "absent")
         assert row(conn, id_) == ("retry", True, True)
@@ -280,7 +280,7 @@ def test_a_probe_gives_a_call_whose_key_holds_a_stored_failure_a_new_one(  # I6
         hands.finish(id_, 3, "absent", delay="0 s")
         assert row(conn, id_, "status, unsettled, rekeyed, first_sent_at") == ("pending", False, 1, None)
         assert hands.conn.execute("SELECT rekeyed FROM claim(%s, %s)", [[id_], hands.owner]).fetchone() == (1,)
-    assert conn.execute("SELECT who, verb FROM audit").fetchall() == [("probe", "rekey")]
+    assert conn.execute("SELECT who, verb FROM audit").fetchall() == [("deedbox", "rekey")]
 
 
 def test_a_probe_that_cannot_tell_asks_again_ever_less_often_and_then_leaves_it_to_a_person(
@@ -372,6 +372,144 @@ def test_an_effect_beside_a_newer_one_is_an_alarm_unless_a_key_makes_them_one(  
         assert hands.finish(id_, 2, "done", result={"id": "x_2"}) == "recorded"
     assert row(conn, id_, "result ->> 'id'") == ("x_2",)
     assert conn.execute("SELECT attempt, settled, alarm FROM late").fetchall() == [(1, False, said == "alarm")]
+
+
+def test_what_happened_settles_a_redriven_call_though_its_result_does_not_fit(  # I8
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    id_ = one(bank, conn, wire)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown")
+        conn.execute("SELECT resolve((SELECT key FROM action), NULL, 'ann', NULL)")
+        conn.execute("SELECT redrive(%s, false, 'ann', NULL)", [[id_]])
+        unfit = {"reason": "the result does not fit", "happened": True}
+        assert hands.finish(id_, 1, "gave_up", error=unfit, unsettled=False) == "late"
+    assert row(conn, id_, "status, error ->> 'happened'") == ("gave_up", "true")
+    assert conn.execute("SELECT verdict FROM redrive(%s, false, 'ann', NULL)", [[id_]]).fetchall() == [("happened",)]
+
+
+def test_what_happened_outweighs_a_probes_no_though_its_result_does_not_fit(  # I8
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    id_ = one(bank, conn, refund)
+    with shop.hands() as stopped, shop.hands() as hands:
+        stopped.claim([id_])
+        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
+        hands.sweep()
+        hands.claim([id_])
+        unfit = {"reason": "the result does not fit", "happened": True}
+        assert stopped.finish(id_, 1, "gave_up", error=unfit, unsettled=False) == "late"
+        assert hands.finish(id_, 2, "absent") == "recorded"
+    assert row(conn, id_, "status, unsettled, error ->> 'happened'") == ("gave_up", False, "true")
+    assert conn.execute("SELECT happened FROM dead").fetchall() == [(True,)]
+
+
+def test_an_attempt_that_was_given_back_hides_no_other(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:  # I8
+    id_ = one(bank, conn, charge)
+    with shop.hands() as stopped, shop.hands() as hands:
+        stopped.claim([id_])
+        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
+        hands.sweep()
+        hands.claim([id_])
+        assert hands.finish(id_, 2, "pending") == "recorded"
+        age(conn, "25 h")
+        conn.execute("UPDATE outcome SET next_at = clock_timestamp()")
+        assert swept(hands, id_) == [("expired", "in_doubt")]
+        assert stopped.finish(id_, 1, "done", result={"id": "ch_1"}) == "late"
+    assert row(conn, id_, "status, result ->> 'id'") == ("done", "ch_1")
+
+
+def test_a_probe_that_was_given_back_leaves_a_stored_failure_known(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    id_ = one(bank, conn, payout)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "stored", error={"reason": "500", "stored": True}, delay="0 s")
+        hands.claim([id_])
+        hands.finish(id_, 2, "pending")
+        assert row(conn, id_, "probe, error ->> 'stored'") == (True, "true")
+
+
+def test_a_second_effect_past_the_window_is_an_alarm_though_there_is_a_key(  # I8 I9
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    id_ = one(bank, conn, payout)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown", delay="1 h")
+        age(conn, "25 h")
+        conn.execute("UPDATE outcome SET since = clock_timestamp(), next_at = clock_timestamp()")
+        hands.sweep()
+        conn.execute("UPDATE outcome SET next_at = clock_timestamp()")
+        hands.sweep()
+        hands.claim([id_])
+        hands.finish(id_, 2, "absent", delay="0 s")
+        assert row(conn, id_, "status, probe, unsettled") == ("pending", False, False)
+        assert hands.claim([id_])[id_] == ("claimed", 3)
+        assert hands.finish(id_, 1, "done", result={"id": "a"}) == "alarm"
+
+
+def test_an_alarm_is_raised_once(bank: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:
+    """Repeating a report is harmless, also of one that came too late."""
+    id_ = one(bank, conn, wire)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown")
+        conn.execute("SELECT resolve((SELECT key FROM action), NULL, 'ann', NULL)")
+        assert hands.finish(id_, 1, "done", result={"id": "x"}) == "alarm"
+        assert hands.finish(id_, 1, "done", result={"id": "x"}) in ("late", "already")
+    assert conn.execute("SELECT count(*) FROM late").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("ending", ["absent", "cannot_tell"])
+def test_a_tool_may_gain_a_probe_while_its_calls_run(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection, ending: str
+) -> None:
+    id_ = one(bank, conn, wire)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        conn.execute("UPDATE tool SET effect = 'probe', settle_after = '10 min' WHERE name = 'wire_money'")
+        hands.finish(id_, 1, "unknown", delay="0 s")
+        hands.claim([id_])
+        assert hands.finish(id_, 2, ending, delay="0 s") == "recorded"
+    assert row(conn, id_, "probe, unsettled, next_at IS NOT NULL") == (True, True, True)
+
+
+@pytest.mark.parametrize("ending", ["absent", "cannot_tell"])
+def test_a_tool_may_lose_its_probe_while_one_is_asked(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection, ending: str
+) -> None:
+    id_ = one(bank, conn, refund)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown", delay="0 s")
+        hands.claim([id_])
+        conn.execute("UPDATE tool SET effect = 'unrepeatable', settle_after = NULL WHERE name = 'refund'")
+        assert hands.finish(id_, 2, ending, delay="0 s") == "recorded"
+    assert row(conn, id_, "unsettled, next_at IS NOT NULL") == (True, True)
+
+
+def test_an_attempt_is_settled_by_the_deadline_that_it_had(  # I16
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """A release that shortens the deadline says nothing of the attempts that run under the longer one."""
+    id_ = one(bank, conn, refund)
+    with shop.hands() as hands:
+        conn.execute("UPDATE tool SET deadline = '1 h', settle_after = '0 s' WHERE name = 'refund'")
+        hands.claim([id_])
+        conn.execute("UPDATE tool SET deadline = '1 s' WHERE name = 'refund'")
+        age(conn, "30 min")
+        conn.execute("UPDATE outcome SET next_at = clock_timestamp()")
+        assert swept(hands, id_) == []
+        assert row(conn, id_, "status") == ("running",)
+        hands.finish(id_, 1, "unknown", delay="0 s")
+        hands.claim([id_])
+        hands.finish(id_, 2, "absent", delay="0 s")
+    assert row(conn, id_, "status, unsettled, next_at = until") == ("retry", True, True)
 
 
 def test_a_call_is_not_begun_after_its_deadline(bank: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:  # I16

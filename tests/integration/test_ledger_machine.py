@@ -251,7 +251,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if running:
             return
         word = attempt.said[-1]["status"]
-        settles = before.unsettled and before.status != "running" and before.attempt - before.probes == attempt.number
+        waits = before.status in ("in_doubt", "pending", "retry") and before.performed == attempt.number
+        settles = waits and (before.unsettled or word in ("done", "gave_up"))
         if not settles or word not in ("done", "refused", "gave_up"):
             assert after._replace(late=before.late) == before, "it changed what is another's"
         kept = after.late > before.late or after.said != before.said
@@ -290,8 +291,8 @@ class LedgerMachine(RuleBasedStateMachine):
             found.add(row.next_at)
             if row.claimed_at:
                 found |= {row.claimed_at + deadline, row.claimed_at + deadline + 10 * SECOND}
-            if row.sent_at:
-                found.add(row.sent_at + deadline + (effect.settle_after or timedelta(0)))
+            if row.until:
+                found.add(row.until + (effect.settle_after or timedelta(0)))
             if row.first_sent_at and effect.window:
                 found |= {
                     row.first_sent_at + effect.window,

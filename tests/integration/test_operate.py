@@ -68,6 +68,29 @@ def resolve(conn: psycopg.Connection, id_: UUID, happened: str | None, note: str
     return str(verdict)
 
 
+def test_the_audit_tells_the_ledger_from_people_and_knows_their_role(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:  # I10
+    with shop.hands() as hands:
+        id_ = doubtful(bank, conn, hands)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="name of your own"):
+        conn.execute("SELECT resolve(%s, NULL, 'deedbox', NULL)", [key(conn, id_)])
+    assert row(conn, id_, "status") == ("in_doubt",)
+    resolve(conn, id_, None)
+    assert conn.execute("SELECT who, role = session_user FROM audit").fetchall() == [("ann", True)]
+
+
+def test_an_error_that_another_language_wrote_can_be_audited(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """A NUL as a JSON escape is text to json, and none to jsonb."""
+    id_ = one(bank, conn, wire)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown", error={"reason": "a NUL: \0"})
+    assert resolve(conn, id_, None) == "gave_up"
+
+
 def redrive(conn: psycopg.Connection, *meant: UUID, rekey: bool = False) -> dict[UUID, str]:
     """The verdicts, which asking first has told already."""
     asked: dict[UUID, str] = dict(

@@ -195,6 +195,17 @@ def test_saying_it_again_does_nothing_and_saying_something_else_is_refused(
     assert conn.execute("SELECT count(*) FROM audit").fetchone() == (3,)
 
 
+def test_what_is_closed_is_not_performed_again_without_a_word(
+    bank: Deedbox, conn: psycopg.Connection, hands: Hands, deedbox: Commands
+) -> None:
+    key, id_ = one(bank, conn, wire)
+    hands.claim([id_])
+    hands.finish(id_, 1, "refused", error={"code": "no_funds", "message": "no"})
+    assert deedbox("calls", "resolve", key, "--did-not-happen").code == 0
+    ended = deedbox("calls", "resolve", key, "--did-not-happen", "--again")
+    assert (ended.code, "its status is refused" in ended.out) == (3, True)
+
+
 def test_what_may_not_be_performed_again_is_not_made_a_dead_letter_on_the_way(
     bank: Deedbox, conn: psycopg.Connection, hands: Hands, deedbox: Commands
 ) -> None:
@@ -270,7 +281,7 @@ def test_dead_letters_are_found_by_what_is_known_of_them(
     assert found("--before", "2h") == [charged]
     assert found("--since", "2h", "--before", "2999-01-01") == [read]
     assert found("--limit", "1") == [read]
-    assert "There are 2" in deedbox("dead", "list", "--limit", "1").out
+    assert "There are more" in deedbox("dead", "list", "--limit", "1").out
 
 
 def test_a_dead_letter_says_what_can_be_done(

@@ -89,9 +89,9 @@ def test_what_was_plainly_not_sent_is_tried_again_and_leaves_no_doubt(box: Deedb
 
 
 def test_an_async_handler_is_ended_at_its_deadline_and_its_outcome_is_unknown(  # I7 I16
-    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    box: Deedbox, conn: psycopg.Connection
 ) -> None:
-    monkeypatch.setattr(charge, "deadline", timedelta(milliseconds=50))
+    conn.execute("UPDATE tool SET deadline = '0.05 s'")
     provider = Provider()
     provider.on[charge.name] = lambda *_: asyncio.sleep(3600)
     with Worker(box, provider.handlers()):
@@ -101,9 +101,9 @@ def test_an_async_handler_is_ended_at_its_deadline_and_its_outcome_is_unknown(  
 
 
 def test_a_sync_handler_runs_on_but_its_call_is_judged_at_the_deadline(  # I7 I8
-    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    box: Deedbox, conn: psycopg.Connection
 ) -> None:
-    monkeypatch.setattr(lookup, "deadline", timedelta(milliseconds=50))
+    conn.execute("UPDATE tool SET deadline = '0.05 s'")
     provider, let = Provider(), threading.Event()
     provider.on[lookup.name] = lambda *_: let.wait(60) and None
     with Worker(box, provider.handlers(), threads=1) as worker:
@@ -114,11 +114,9 @@ def test_a_sync_handler_runs_on_but_its_call_is_judged_at_the_deadline(  # I7 I8
     assert worker.blocked == 0
 
 
-def test_a_tool_whose_threads_all_hang_has_work_that_does_not_get_on(
-    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tool_whose_threads_all_hang_has_work_that_does_not_get_on(box: Deedbox, conn: psycopg.Connection) -> None:
     """To /livez its worker is stuck when the deadline is long over, though in the ledger nothing of it runs."""
-    monkeypatch.setattr(lookup, "deadline", timedelta(milliseconds=50))
+    conn.execute("UPDATE tool SET deadline = '0.05 s'")
     provider, let = Provider(), threading.Event()
     provider.on[lookup.name] = lambda *_: let.wait(60) and None
     with Worker(box, provider.handlers(), threads=2) as worker:
@@ -135,10 +133,8 @@ def test_a_tool_whose_threads_all_hang_has_work_that_does_not_get_on(
         wait_until(idle)
 
 
-def test_a_tool_with_a_thread_that_gets_on_is_not_stuck(
-    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lookup, "deadline", timedelta(milliseconds=50))
+def test_a_tool_with_a_thread_that_gets_on_is_not_stuck(box: Deedbox, conn: psycopg.Connection) -> None:
+    conn.execute("UPDATE tool SET deadline = '0.05 s'")
     provider, let = Provider(), threading.Event()
     hang = iter((let,))
     provider.on[lookup.name] = lambda *_: next(hang).wait(60) if len(provider.attempts) == 1 else None
@@ -334,7 +330,7 @@ def test_whatever_a_handler_raises_ends_its_attempt_and_nothing_else(  # I14
 
 
 def test_an_answer_that_comes_after_the_deadline_is_kept_and_settles_its_doubt(  # I8
-    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    box: Deedbox, conn: psycopg.Connection
 ) -> None:
     provider, go = Provider(), threading.Event()
 
@@ -342,7 +338,7 @@ def test_an_answer_that_comes_after_the_deadline_is_kept_and_settles_its_doubt( 
         assert go.wait(PATIENCE)
 
     provider.on["read_order"] = answer_late
-    monkeypatch.setattr(lookup, "deadline", timedelta(seconds=0.2))
+    conn.execute("UPDATE tool SET deadline = '0.2 s'")
     conn.execute("UPDATE tool SET attempts = 1")
     with Worker(box, provider.handlers()):
         run = decide(box, lookup(order="1"))

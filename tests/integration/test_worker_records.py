@@ -291,6 +291,20 @@ def test_what_only_its_lane_has_is_let_go_when_the_worker_stops(  # I5
     assert conn.execute(held).fetchall() == [(one, "pending", True, True), (two, "pending", True, True)]
 
 
+def test_an_attempt_has_the_deadline_that_the_ledger_judges_by(  # I7
+    box: Deedbox, conn: psycopg.Connection, spoken: Spoken
+) -> None:
+    """A worker of the release before, while a newer one has registered a shorter deadline."""
+    provider = Provider()
+    conn.execute("UPDATE tool SET deadline = '5 s'")
+    run = decide(box, charge(customer="c", cents=1))
+    (id_,) = ids(conn, run)
+    with Worker(box, provider.handlers()):
+        spoken.bring(record_of(conn, id_))
+        assert outcomes(box, run) == ["done"]
+    assert charge.deadline > timedelta(seconds=5) >= timedelta(seconds=provider.attempts[0].time_left)
+
+
 def test_a_worker_judged_dead_goes_on_as_another_and_loses_nothing(  # I7 I8
     box: Deedbox, conn: psycopg.Connection, spoken: Spoken
 ) -> None:

@@ -23,6 +23,7 @@ from deedbox.errors import (
     InvalidToolName,
     PayloadTooLarge,
     StrictSchema,
+    TooLong,
     UnreadableStored,
     UnsupportedType,
 )
@@ -113,6 +114,19 @@ def test_a_window_has_to_be_longer_than_its_margin() -> None:
     assert provider_key(timedelta(hours=1)) == Effect(timedelta(hours=1), timedelta(minutes=5))
     with pytest.raises(InvalidEffect, match="longer window"):
         provider_key(timedelta(minutes=5))
+
+
+@pytest.mark.parametrize("name", ["deadline", "give_up_after", "expires"])
+def test_no_time_of_a_tool_leaves_the_calendar(name: str) -> None:
+    with pytest.raises(TooLong, match=f"{name} .* 3650 days"):
+        Tool("charge", args=Charge, result=Receipt, effect=unrepeatable, **{name: timedelta.max})  # type: ignore[arg-type]
+
+
+def test_nor_does_one_of_an_effect() -> None:
+    with pytest.raises(TooLong, match="window"):
+        provider_key(timedelta.max)
+    with pytest.raises(TooLong, match="settle_after"):
+        probe(settle_after=timedelta.max)
 
 
 def test_a_key_and_a_probe_join_in_either_order_and_nothing_else_does() -> None:

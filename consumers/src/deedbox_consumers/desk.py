@@ -207,7 +207,8 @@ class Desk:
 
     def _open(self, record: Record, decoded: Decoded | str, verdict: Verdict) -> Claimed:
         tool = self._handlers[record.tool].tool
-        until = now() + tool.deadline.total_seconds()
+        # By the ledger's word, which judges by it: what is registered may be newer than this worker.
+        until = now() + (verdict.deadline or tool.deadline).total_seconds()
         probes = bool(verdict.probe)
         if verdict.window_left is not None and not probes:
             until = min(until, now() + verdict.window_left.total_seconds())

@@ -41,6 +41,7 @@ class Verdict(NamedTuple):
     window_left: timedelta | None = None
     probe: bool | None = False
     rekeyed: int | None = 0
+    deadline: timedelta | None = None
 
 
 class Recorded(NamedTuple):

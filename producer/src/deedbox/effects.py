@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
-from deedbox.errors import EffectsDoNotJoin, InvalidEffect, InvalidSettling
+from deedbox.errors import EffectsDoNotJoin, InvalidEffect, InvalidSettling, TooLong
+
+LONGEST = timedelta(days=3650)  # of any time of a tool: sums with more would leave the ledger's calendar
 
 Kind: TypeAlias = Literal["provider_key", "probe", "provider_key+probe", "repeatable", "unrepeatable"]
 
@@ -67,10 +69,12 @@ def provider_key(window: timedelta, margin: timedelta = timedelta(minutes=5), *,
     refusals under the key, too, or what it refused may still happen by an earlier request.
 
     `replayed` names the header with which it marks a stored answer, such as `Idempotent-Replayed`: a stored server
-    error under a key will never become another answer. Raises InvalidEffect when nothing is left of the window.
+    error under a key will never become another answer. Raises TooLong, and InvalidEffect when nothing is left of
+    the window.
     """
     if margin < timedelta(0) or window <= margin:
         raise InvalidEffect(window=window, margin=margin)
+    within_reason(window=window)
     return Effect(window, margin, replayed)
 
 
@@ -79,11 +83,19 @@ def probe(*, settle_after: timedelta = timedelta(minutes=10)) -> Effect:
 
     A request may still be on its way when its attempt is over: in a proxy, or in a process that was stopped. So "it did
     not happen" is the last word only `settle_after` after the attempt's deadline; before that it is asked again, unless
-    a provider key makes a repeat harmless. Raises InvalidSettling for a negative time.
+    a provider key makes a repeat harmless. Raises InvalidSettling for a negative time, TooLong.
     """
     if settle_after < timedelta(0):
         raise InvalidSettling(settle_after=settle_after)
+    within_reason(settle_after=settle_after)
     return Effect(settle_after=settle_after)
+
+
+def within_reason(**times: timedelta | None) -> None:
+    """Raise TooLong for a time that the ledger cannot reckon with."""
+    for what, given in times.items():
+        if given is not None and given > LONGEST:
+            raise TooLong(what=what, given=given)
 
 
 repeatable: Effect = Effect(harmless=True)

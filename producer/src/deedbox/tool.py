@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from deedbox.avro import schema_of, settled, travelled
 from deedbox.codec import Codec
 from deedbox.digest import digest_of
-from deedbox.effects import Effect
+from deedbox.effects import Effect, within_reason
 from deedbox.errors import (
     InvalidArguments,
     InvalidTool,
@@ -60,7 +60,7 @@ class Tool(Generic[P, A, R]):
     give_up_after   how long after its first send it may be tried again
     expires      how long after its decision it may be begun or tried again; default: always
 
-    Raises InvalidToolName, InvalidTool, UnsupportedType, StrictSchema.
+    Raises InvalidToolName, InvalidTool, TooLong, UnsupportedType, StrictSchema.
     """
 
     def __init__(
@@ -147,6 +147,7 @@ class Tool(Generic[P, A, R]):
             raise InvalidTool(tool=self.name, why="give a deadline above zero and at least one attempt.")
         if self.give_up_after <= timedelta(0) or (self.expires is not None and self.expires <= timedelta(0)):
             raise InvalidTool(tool=self.name, why="give_up_after and expires are times above zero.")
+        within_reason(deadline=self.deadline, give_up_after=self.give_up_after, expires=self.expires)
         if self.order_stops and self.order_by is None:
             raise InvalidTool(tool=self.name, why="order_stops=True says what holds up an order: give order_by, too.")
         if (

@@ -16,7 +16,7 @@ SELECT {schema}.resign(%s)
 
 -- name: claim
 -- Lists travel in binary form, which spares quoting each item.
-SELECT id, verdict, key, attempt, digest, window_left, probe, rekeyed FROM {schema}.claim(%b::uuid[], %s)
+SELECT id, verdict, key, attempt, digest, window_left, probe, rekeyed, deadline FROM {schema}.claim(%b::uuid[], %s)
 
 -- name: finish
 SELECT id, verdict, status FROM {schema}.finish(%s, %b::uuid[], %b::int[], %b::text[], %b::text[]::json[], %b::text[]::json[], %b::boolean[], %s::interval[])

@@ -75,14 +75,14 @@ def list_(
     """List the dead letters that nobody has dealt with, newest first."""
     chosen = Filter(tool, run, since, before, reason)
     with ledger(database_url, schema) as (conn, settings):
-        found = _letters(conn, Statements("deedbox", "operate.sql", settings.schema), chosen)[::-1]
+        found = _letters(conn, Statements("deedbox", "operate.sql", settings.schema), chosen, limit + 1)
     if json:
         show.as_json(found[:limit])
         return
     rows = [(row["key"], row["tool"], show.moment(row["at"]), row["attempt"], _reason(row)) for row in found[:limit]]
     show.table(["call", "tool", "gave up", "attempts", "reason"], rows, empty="There are no dead letters.")
     if len(found) > limit:
-        show.line(f"There are {len(found)}: --limit shows more.")
+        show.line("There are more: --limit shows them.")
 
 
 @app.command("show")
@@ -214,12 +214,15 @@ def _meant(
         return rows
     if not chosen.given and not all_:
         raise NothingChosen(filters="--tool, --run, --since, --before, --reason")
-    return _letters(conn, statements, chosen)
+    return _letters(conn, statements, chosen)[::-1]
 
 
-def _letters(conn: psycopg.Connection[Any], statements: Statements, chosen: Filter) -> list[dict[str, Any]]:
+def _letters(
+    conn: psycopg.Connection[Any], statements: Statements, chosen: Filter, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """The letters that are meant, newest first."""
     with conn.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statements["letters"], chosen.parameters()).fetchall()
+        return cursor.execute(statements["letters"], chosen.parameters() | {"limit": limit}).fetchall()
 
 
 def _close(

@@ -101,7 +101,8 @@ def _words(
                 return f"{said}{', with this result.' if same else '.'}", not same
             if standing.known or status == "done":
                 return f"{said}, and happened.", True
-            return f"{said}.", status in OPEN and not again
+            # Closed: it needs no word that it did not happen, but is not performed again. Open: the other way round.
+            return f"{said}.", (status in OPEN) != again
         case _:
             return f"{key} is not performed again, and nothing was written: {REDRIVE[verdict]}", True
 

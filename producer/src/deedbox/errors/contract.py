@@ -41,6 +41,13 @@ class InvalidEffect(BadInput):
     margin: timedelta
 
 
+class TooLong(BadInput):
+    """{what} of {given} is more than the ledger can reckon with: give at most 3650 days."""
+
+    what: str
+    given: timedelta
+
+
 class EffectsDoNotJoin(BadInput):
     """{one} and {other} cannot both hold for one tool: what joins is provider_key(...) | probe()."""
 

@@ -40,6 +40,7 @@ CREATE TABLE box (
   mark_at     timestamptz NOT NULL,
   swept_at    timestamptz NOT NULL,  -- of the slower duties of the sweep
   scanned_at  timestamptz NOT NULL,  -- of the full scan
+  scanned     uuid,                  -- how far one that is under way has come
   retention   interval NOT NULL DEFAULT '8 days' CHECK (retention >= interval '1 day'),  -- of the outbox: longer than Kafka's
   pruned      uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',  -- the outbox is pruned up to here
   created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -74,7 +75,9 @@ CREATE TABLE tool (
   order_stops         boolean NOT NULL DEFAULT false,  -- a call that gave up or was refused stops those behind it
   args_fingerprints   bytea[] NOT NULL,  -- every writer there ever was; the last is today's
   result_fingerprints bytea[] NOT NULL,
-  paused              boolean NOT NULL DEFAULT false
+  paused              boolean NOT NULL DEFAULT false,
+  -- Times beyond it would leave the calendar in sums, and one such tool would stop the sweep of all.
+  CONSTRAINT times_within_reason CHECK (greatest(key_window, key_margin, settle_after, deadline, give_up_after, expires) <= interval '3650 days')
 );
 
 CREATE TABLE run (
@@ -112,7 +115,7 @@ CREATE TABLE action (
   payload bytea,             -- only of a call that was not emitted with its step
   FOREIGN KEY (run_id, step) REFERENCES step
 );
-CREATE UNIQUE INDEX action_after ON action (after) WHERE after IS NOT NULL;
+CREATE INDEX action_after ON action (after) WHERE after IS NOT NULL;
 
 -- Updated twice in a call's life, in place (HOT): no index may mention status or owner, and the fast path never
 -- touches next_at. A quarter of each page is filled: a batch of claims writes second versions of all its rows before
@@ -123,6 +126,7 @@ CREATE TABLE outcome (
   status        text NOT NULL DEFAULT 'pending' CHECK (status IN
                   ('held', 'pending', 'running', 'retry', 'in_doubt', 'done', 'refused', 'gave_up', 'rejected', 'cancelled')),
   attempt       int NOT NULL DEFAULT 0,          -- claims
+  performed     int NOT NULL DEFAULT 0,          -- the last of them that may have sent, once it has ended
   spent         smallint NOT NULL DEFAULT 0,     -- of these, what does not count as a send: probes, those given back, those before a redrive
   probes        smallint NOT NULL DEFAULT 0,     -- of these, the probes since the last send
   rekeyed       smallint NOT NULL DEFAULT 0,     -- how often it was given a new idempotency key
@@ -135,7 +139,7 @@ CREATE TABLE outcome (
   owner         uuid,
   claimed_at    timestamptz,
   first_sent_at timestamptz,                     -- under the present key
-  sent_at       timestamptz,                     -- the last attempt that performed, of a tool with a probe
+  until         timestamptz,                     -- the deadline of the last attempt that performs or performed
   since         timestamptz,                     -- the age counts from here after a redrive
   next_at       timestamptz,
   finished_at   timestamptz,
@@ -143,7 +147,7 @@ CREATE TABLE outcome (
   error         json,
   CONSTRAINT unsettled_stays_open CHECK (NOT unsettled OR status IN ('pending', 'running', 'retry', 'in_doubt'))  -- I16
 ) WITH (fillfactor = 25);
-CREATE INDEX outcome_next ON outcome (next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX outcome_next ON outcome (tool, next_at) WHERE next_at IS NOT NULL;
 
 -- INSERT ONLY, and never by COPY: Debezium 3.6 can lose rows that share a WAL position. The first emission of a call
 -- has the call's own id and is kept until the call is final and settled: later emissions copy its bytes.
@@ -191,7 +195,8 @@ CREATE TABLE late (
   error     json,
   settled   boolean NOT NULL,  -- it settled an outcome that was in doubt
   alarm     boolean NOT NULL,  -- an effect that came after its call, or its attempt, had been closed without one
-  at        timestamptz NOT NULL DEFAULT clock_timestamp()
+  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT fits_an_event CHECK (coalesce(octet_length(result::text), 0) + coalesce(octet_length(error::text), 0) < 890000)
 );
 CREATE INDEX late_action ON late (action_id);
 
@@ -215,14 +220,15 @@ CREATE UNIQUE INDEX dead_open ON dead (action_id) WHERE closed_at IS NULL;
 CREATE TABLE audit (
   id        uuid PRIMARY KEY DEFAULT uuidv7(),
   at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-  who       text NOT NULL CHECK (who <> ''),
+  who       text NOT NULL CHECK (who <> ''),       -- as they said; deedbox: the ledger itself
+  role      text NOT NULL DEFAULT session_user,    -- as Postgres knows them
   verb      text NOT NULL,
   tool      text NOT NULL,
   action_id uuid,
   key       text COLLATE "C",
   note      text,
-  was       jsonb,  -- the outcome before
-  became    jsonb
+  was       json,  -- the outcome before
+  became    json
 );
 CREATE INDEX audit_action ON audit (action_id) WHERE action_id IS NOT NULL;
 

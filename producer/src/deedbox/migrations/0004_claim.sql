@@ -28,8 +28,8 @@ CREATE FUNCTION renew(p_owner uuid, p_received_through jsonb, p_new_session bool
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
   IF p_new_session THEN PERFORM pg_advisory_lock(owner_lock(p_owner)); END IF;
-  UPDATE worker SET renewed_at = clock_timestamp(), lease_until = clock_timestamp() + lease,
-                    received_through = received_through || p_received_through
+  UPDATE worker SET renewed_at = clock_timestamp(), lease_until = clock_timestamp() + lease, received_through = received_through ||
+    coalesce((SELECT jsonb_object_agg(key, value::timestamptz) FROM jsonb_each_text(p_received_through)), '{}')  -- or it fails here
   WHERE owner = p_owner;
   RETURN FOUND;
 END $$;
@@ -42,8 +42,8 @@ BEGIN
 END $$;
 
 -- Say for each id: claimed, or why not.
---   claimed   yours now: its key, attempt, digest, whether to ask (probe) or to perform, how often it was rekeyed and,
---             for a provider key, how long the key can still be trusted. The ledger's key alone makes the idempotency
+--   claimed   yours now: its key, attempt, digest, deadline, whether to ask (probe) or to perform, how often it was
+--             rekeyed and, for a provider key, how long the key can still be trusted. The ledger's key alone makes the idempotency
 --             key (I6): a record may say anything. Of the others, the attempt is the newest there was.
 --   absent    not visible yet (change data capture runs ahead of the commit): ask again, never skip (I1)
 --   running · final · held · retry · in_doubt   known, and not to be performed by you now
@@ -54,7 +54,7 @@ END $$;
 -- It takes only pending calls (I7), and sets first_sent_at before anything is sent (I9). Past the window a call is sent
 -- again only if a probe has found that it did not happen.
 CREATE FUNCTION claim(p_ids uuid[], p_owner uuid)
-RETURNS TABLE (id uuid, verdict text, key text, attempt int, digest bytea, window_left interval, probe boolean, rekeyed int)
+RETURNS TABLE (id uuid, verdict text, key text, attempt int, digest bytea, window_left interval, probe boolean, rekeyed int, deadline interval)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
   WITH lease AS MATERIALIZED (
@@ -62,7 +62,7 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
   ), wanted AS MATERIALIZED (
     SELECT DISTINCT unnest(p_ids) AS id
   ), free AS MATERIALIZED (
-    SELECT o.action_id, t.settle_after IS NOT NULL AS probed,
+    SELECT o.action_id, t.deadline,
            CASE WHEN NOT (t.settle_after IS NOT NULL AND coalesce(clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false))
                 THEN t.key_window - t.key_margin END AS key_window
     FROM outcome o JOIN lease l ON o.tool = ANY (l.tools) JOIN tool t ON t.name = o.tool
@@ -83,9 +83,9 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
         probes = CASE WHEN o.probe THEN o.probes + 1 ELSE 0 END,
         let_go = NULL,
         first_sent_at = coalesce(o.first_sent_at, clock_timestamp()),
-        sent_at = CASE WHEN free.probed AND NOT o.probe THEN clock_timestamp() ELSE o.sent_at END
+        until = CASE WHEN o.probe THEN o.until ELSE clock_timestamp() + free.deadline END
     FROM free WHERE o.action_id = free.action_id
-    RETURNING o.action_id, o.attempt, o.first_sent_at + free.key_window - clock_timestamp() AS window_left, o.probe, o.rekeyed
+    RETURNING o.action_id, o.attempt, o.first_sent_at + free.key_window - clock_timestamp() AS window_left, o.probe, o.rekeyed, free.deadline
   )
   SELECT w.id,
     CASE
@@ -104,7 +104,7 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
                   OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)) THEN 'blocked'
       ELSE 'busy'
     END,
-    a.key, coalesce(k.attempt, o.attempt), a.digest, k.window_left, k.probe, k.rekeyed::int
+    a.key, coalesce(k.attempt, o.attempt), a.digest, k.window_left, k.probe, k.rekeyed::int, k.deadline
   FROM wanted w
   LEFT JOIN taken k ON k.action_id = w.id
   LEFT JOIN outcome o ON o.action_id = w.id

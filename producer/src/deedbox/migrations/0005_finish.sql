@@ -66,23 +66,24 @@ BEGIN
         coalesce(s.due + t.deadline + t.key_margin < o.first_sent_at + t.key_window, false) AS keyed,
         coalesce(o.since, o.first_sent_at) + t.give_up_after AS until,
         coalesce(s.due < uuid_time(o.action_id) + t.expires, true) AS wanted,
-        o.sent_at + t.deadline + t.settle_after AS settles_at,
-        -- What the attempt that is asked about has said itself in the meantime.
-        CASE WHEN o.probe THEN (SELECT l.result FROM late l WHERE l.action_id = o.action_id AND l.attempt = o.attempt - o.probes
-                                  AND l.status = 'done' LIMIT 1) END AS known
+        coalesce(o.until + coalesce(t.settle_after, interval '10 min'), moment) AS settles_at,
+        k.status AS known, k.result AS known_result, k.error AS known_error
       FROM (SELECT id, ending, error, moment + coalesce(delay, interval '0') AS due
             FROM unnest(p_ids, p_ends, p_errors, p_delays) AS u(id, ending, error, delay)) s
       JOIN outcome o ON o.action_id = s.id JOIN tool t ON t.name = o.tool
+      -- What the attempt that is asked about has said itself in the meantime.
+      LEFT JOIN LATERAL (SELECT l.status, l.result, l.error FROM late l WHERE o.probe AND l.action_id = o.action_id AND l.attempt = o.performed
+                           AND (l.status = 'done' OR l.error ->> 'happened' IS NOT NULL) LIMIT 1) k ON true
       WHERE o.status = 'running'
       ORDER BY o.action_id FOR UPDATE OF o
     ), budgeted AS (
       SELECT f.*, f.sends < f.attempts AND f.due < f.until AND f.wanted AS budget,
              -- It counts when the probe was asked, not when its answer came: a request may have arrived in between.
-             f.ending = 'absent' AND f.asked AND f.asked_at >= f.settles_at AS settled
+             coalesce(f.ending = 'absent' AND f.asked AND f.asked_at >= f.settles_at, false) AS settled
       FROM facts f
     ), judged AS (
       SELECT b.*, CASE
-        WHEN b.known IS NOT NULL THEN 'done'
+        WHEN b.known IS NOT NULL THEN 'known'
         -- It asked. Before a late request can no longer arrive, "it did not happen" allows only what its key would catch.
         WHEN b.settled THEN CASE WHEN b.budget THEN 'send' ELSE 'give up' END
         WHEN b.asked AND b.ending = 'absent' THEN CASE WHEN b.budget AND b.keyed AND NOT b.stored THEN 'send' ELSE 'ask when settled' END
@@ -102,7 +103,7 @@ BEGIN
           WHEN 'ask when settled' THEN 'retry'
           WHEN 'doubt' THEN 'in_doubt'
           WHEN 'give up' THEN 'gave_up'
-          WHEN 'done' THEN 'done'
+          WHEN 'known' THEN j.known
           ELSE CASE WHEN j.again_at < moment + interval '5 s' OR NOT p_lane AND j.again_at <= moment THEN 'pending' ELSE 'retry' END
         END AS becomes
       FROM judged j
@@ -110,7 +111,8 @@ BEGIN
     UPDATE outcome o SET
       status = d.becomes,
       owner = CASE WHEN p_lane THEN o.owner END,
-      unsettled = d.doubt AND NOT d.settled AND d.then <> 'done',
+      performed = CASE WHEN d.asked THEN o.performed ELSE o.attempt END,
+      unsettled = d.doubt AND NOT d.settled AND d.then <> 'known',
       probe = d.then IN ('ask', 'ask when settled') OR d.then = 'doubt' AND d.asked,
       -- The same key would only get the stored failure again, and it is known now that nothing happened.
       rekeyed = CASE WHEN d.settled AND d.stored AND d.then = 'send' THEN o.rekeyed + 1 ELSE o.rekeyed END,
@@ -123,9 +125,9 @@ BEGIN
           WHEN d.then = 'doubt' THEN 'infinity'
         END,
       finished_at = CASE WHEN d.becomes IN ('gave_up', 'in_doubt', 'done') THEN moment END,
-      result = d.known,
+      result = d.known_result,
       error = CASE
-          WHEN d.then = 'done' THEN NULL
+          WHEN d.then = 'known' THEN d.known_error
           WHEN d.asked AND d.stored AND NOT d.settled THEN (coalesce(d.error::jsonb, '{}') || '{"stored": true}')::json
           WHEN d.then <> 'give up' THEN d.error
           ELSE (coalesce(d.error::jsonb, '{}') || jsonb_build_object('reason',
@@ -140,8 +142,8 @@ BEGIN
   LOOP
     IF changed.rekeys THEN
       INSERT INTO audit (who, verb, tool, action_id, key, note, became)
-      SELECT 'probe', 'rekey', changed.tool, a.id, a.key, 'its key held a stored failure, and a probe found that it did not happen',
-             jsonb_build_object('rekeyed', changed.rekeyed) FROM action a WHERE a.id = changed.action_id;
+      SELECT 'deedbox', 'rekey', changed.tool, a.id, a.key, 'its key held a stored failure, and a probe found that it did not happen',
+             json_build_object('rekeyed', changed.rekeyed) FROM action a WHERE a.id = changed.action_id;
     END IF;
     IF changed.status = 'pending' AND NOT p_lane THEN emitted := emitted || changed.action_id; END IF;
     IF changed.status IN ('gave_up', 'in_doubt', 'done') THEN told := told || changed.action_id; END IF;
@@ -190,11 +192,12 @@ BEGIN
     UPDATE outcome o
     SET owner = CASE WHEN s.status <> 'pending' THEN o.owner END,
         status = CASE WHEN s.status <> 'pending' AND coalesce(s.unsettled, o.unsettled) THEN 'in_doubt' ELSE s.status END,
+        performed = CASE WHEN s.status = 'pending' OR o.probe THEN o.performed ELSE o.attempt END,
         unsettled = coalesce(s.unsettled, o.unsettled),
         spent = CASE WHEN s.status = 'pending' AND NOT o.probe THEN o.spent + 1 ELSE o.spent END,
         probe = s.status = 'pending' AND o.probe,
         result = s.result,
-        error = s.error,
+        error = CASE WHEN s.status = 'pending' THEN o.error ELSE s.error END,  -- a stored failure stays one
         finished_at = CASE WHEN s.status <> 'pending' THEN clock_timestamp() END,
         next_at = CASE
           WHEN s.status = 'pending' THEN clock_timestamp() + interval '1 min'  -- parked: its id may lie below the watermark
@@ -219,33 +222,40 @@ BEGIN
   END IF;
 
   IF coalesce(cardinality(recorded), 0) < cardinality(p_ids) THEN
+    -- Locked in a statement of its own, so that what follows is judged by what a person has just done to them.
+    PERFORM FROM outcome o WHERE o.action_id = ANY (p_ids) AND NOT o.action_id = ANY (coalesce(recorded, '{}')) ORDER BY o.action_id FOR UPDATE;
     WITH said AS MATERIALIZED (
-      SELECT * FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors, p_unsettled)
+      SELECT *, status = 'done' OR error ->> 'happened' IS NOT NULL AS effect
+      FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors, p_unsettled)
         AS s(id, attempt, status, result, error, unsettled) WHERE NOT s.id = ANY (coalesce(recorded, '{}')) ORDER BY id
     ), doubt AS (
       UPDATE outcome o SET status = s.status, unsettled = false, probe = false, owner = p_owner, result = s.result, error = s.error,
                            finished_at = clock_timestamp(), next_at = NULL
       FROM said s
-      WHERE o.action_id = s.id AND o.attempt - o.probes = s.attempt  -- no newer attempt has begun
+      WHERE o.action_id = s.id AND o.performed = s.attempt  -- no newer attempt has sent
         -- Also where a person thought that it had not happened, and put it back to work.
-        AND o.status IN ('in_doubt', 'pending', 'retry') AND (o.unsettled OR s.status = 'done')
+        AND o.status IN ('in_doubt', 'pending', 'retry') AND (o.unsettled OR s.effect)
         -- A no that is not about every attempt is about the only one in doubt, unless an earlier one may be.
-        AND (s.status = 'done' OR s.status IN ('refused', 'gave_up') AND NOT s.unsettled
+        AND (s.effect OR s.status IN ('refused', 'gave_up') AND NOT s.unsettled
              OR s.status = 'refused' AND EXISTS (SELECT FROM tool t WHERE t.name = o.tool AND t.effect IN ('probe', 'unrepeatable')))
       RETURNING o.action_id
     ), kept AS (
       INSERT INTO late (action_id, attempt, owner, status, result, error, settled, alarm)
       SELECT s.id, s.attempt, p_owner, s.status, s.result, s.error, s.id IN (SELECT action_id FROM doubt),
-             (s.status = 'done' OR s.error ->> 'happened' IS NOT NULL) AND EXISTS (
+             s.effect AND EXISTS (
                SELECT FROM outcome o JOIN tool t ON t.name = o.tool WHERE o.action_id = s.id AND (
                  o.status IN ('refused', 'gave_up', 'rejected', 'cancelled') AND o.error ->> 'happened' IS NULL
                  -- Or this attempt was closed as one that did nothing, another performs, and no key makes one of the two.
-                 OR s.attempt < o.attempt - o.probes AND (o.rekeyed > 0 OR t.key_window IS NULL AND t.effect <> 'repeatable')))
+                 OR s.attempt < CASE WHEN o.status = 'running' AND NOT o.probe THEN o.attempt ELSE o.performed END
+                    AND (o.rekeyed > 0 OR t.key_window IS NULL AND t.effect <> 'repeatable'
+                         OR o.until + t.key_margin >= o.first_sent_at + t.key_window)))
       FROM said s
       -- Of its own attempt only an answer that is not the one that is recorded: a thread may know it after the deadline.
       WHERE s.status <> 'pending' AND NOT EXISTS (SELECT FROM outcome o WHERE o.action_id = s.id AND o.owner = p_owner
               AND o.attempt = s.attempt AND o.status <> 'running'
               AND (s.status <> ALL (answers) OR (o.result::text, o.error::text) IS NOT DISTINCT FROM (s.result::text, s.error::text)))
+        AND NOT EXISTS (SELECT FROM late l WHERE l.action_id = s.id AND l.attempt = s.attempt AND l.owner = p_owner
+              AND (l.status, l.result::text, l.error::text) IS NOT DISTINCT FROM (s.status, s.result::text, s.error::text))
       RETURNING action_id, alarm
     )
     SELECT (SELECT array_agg(action_id) FROM doubt), (SELECT array_agg(action_id) FROM kept),

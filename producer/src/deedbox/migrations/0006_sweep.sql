@@ -13,19 +13,31 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
 $$;
 
 -- The nightly proof that nothing was forgotten (I5): every open call, whatever the watermark says, that no worker
--- holds, that is not due at a time, not held and not in doubt. What it finds becomes due now.
-CREATE FUNCTION full_scan() RETURNS SETOF uuid LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-  UPDATE outcome o SET next_at = clock_timestamp()
-  WHERE o.next_at IS NULL AND o.action_id < (SELECT watermark FROM box)
-    AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
-  RETURNING o.action_id
+-- holds, that is not due at a time, not held and not in doubt. What it finds becomes due now. A page of p_limit calls
+-- from p_from on; through is where the next one begins, null after the last.
+CREATE FUNCTION full_scan(p_from uuid DEFAULT '00000000-0000-0000-0000-000000000000', p_limit int DEFAULT NULL, OUT found uuid[], OUT through uuid)
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+  WITH page AS MATERIALIZED (
+    SELECT o.action_id, o.status, o.next_at FROM outcome o WHERE o.action_id > p_from AND o.action_id < (SELECT watermark FROM box)
+    ORDER BY o.action_id LIMIT p_limit
+  ), lost AS (
+    UPDATE outcome o SET next_at = clock_timestamp() FROM page p
+    WHERE p.status IN ('held', 'pending', 'running', 'retry', 'in_doubt') AND p.next_at IS NULL AND o.action_id = p.action_id
+      AND o.next_at IS NULL AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+    RETURNING o.action_id
+  )
+  SELECT (SELECT array_agg(action_id) FROM lost),
+         (SELECT (array_agg(action_id ORDER BY action_id DESC))[1] FROM page HAVING count(*) = p_limit)
 $$;
 
 -- One turn. What it did, a row per call: condemned (its owner is dead), overdue (its attempt's deadline passed under a
 -- living owner), retried, asked again (a probe is due), emitted again (it was let go, or nobody answered though its workers have
 -- received what came after it), expired (its deadline, or its key's window, ended before it was sent again), found (it was
--- forgotten: a defect) and, without an id, heartbeat and pruned. The status tells whether a call is free to be claimed.
--- Each duty takes p_limit calls a turn. No rows: nothing was due, or another session sweeps at this moment.
+-- forgotten: a defect), failed (it could not be judged, status says why: a defect; looked at again in a minute) and,
+-- without an id, heartbeat and pruned. The status tells whether a call is free to be claimed. Each duty takes p_limit
+-- calls a turn, of each tool where they are due at a time, so that none holds up another. No rows: nothing was due, or
+-- another session sweeps at this moment.
 CREATE FUNCTION sweep(p_limit int DEFAULT 1000) RETURNS TABLE (duty text, tool text, id uuid, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -34,6 +46,7 @@ DECLARE
   moment timestamptz := clock_timestamp();
   dead uuid[];
   ids uuid[];
+  next_id uuid;
   due record;
   here record;
   horizon uuid;
@@ -57,8 +70,24 @@ BEGIN
       SELECT o.action_id FROM outcome o
       WHERE (o.action_id >= here.watermark OR o.next_at IS NOT NULL) AND o.status = 'running' AND o.owner = ANY (dead)
       LIMIT p_limit FOR UPDATE SKIP LOCKED) x;
-    RETURN QUERY SELECT 'condemned', o.tool, j.id, j.status
-      FROM judge(ids, 'its worker died') j JOIN outcome o ON o.action_id = j.id;
+    BEGIN
+      RETURN QUERY SELECT 'condemned', o.tool, j.id, j.status
+        FROM judge(ids, 'its worker died') j JOIN outcome o ON o.action_id = j.id;
+    EXCEPTION WHEN OTHERS THEN  -- one of them cannot be judged: it is not to keep the others from it
+      FOREACH next_id IN ARRAY ids LOOP
+        BEGIN
+          RETURN QUERY SELECT 'condemned', o.tool, j.id, j.status
+            FROM judge(ARRAY[next_id], 'its worker died') j JOIN outcome o ON o.action_id = j.id;
+        EXCEPTION WHEN OTHERS THEN
+          UPDATE outcome o SET owner = NULL, next_at = moment + interval '1 min' WHERE o.action_id = next_id
+          RETURNING 'failed', o.tool, o.action_id, SQLERRM INTO duty, tool, id, status;
+          RETURN NEXT;
+        END;
+      END LOOP;
+    END;
+    -- What waits in their lanes for its next try is due: nobody else has it.
+    UPDATE outcome o SET let_go = true, owner = NULL, next_at = moment
+    WHERE o.action_id IN (SELECT x.action_id FROM outcome x WHERE x.next_at IS NOT NULL AND x.status = 'pending' AND x.owner = ANY (dead) LIMIT p_limit);
     DELETE FROM worker w WHERE w.owner = ANY (dead)
       AND NOT EXISTS (SELECT FROM outcome o WHERE (o.action_id >= here.watermark OR o.next_at IS NOT NULL)
                         AND o.status = 'running' AND o.owner = w.owner);
@@ -66,17 +95,19 @@ BEGIN
 
   -- Moments that have come.
   FOR due IN
-    SELECT o.action_id, o.tool, o.status, o.claimed_at, o.first_sent_at, o.unsettled, o.probe, o.let_go, t.deadline, t.paused,
+    SELECT o.action_id, o.tool, o.status, o.first_sent_at, o.unsettled, o.probe, o.let_go, o.since, t.paused,
            t.settle_after IS NOT NULL AS probed,
+           CASE WHEN o.probe THEN o.claimed_at + t.deadline ELSE o.until END + interval '10 s' AS overdue_at,
            coalesce(moment >= uuid_time(o.action_id) + t.expires, false) AS unwanted,
            coalesce(moment + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false)
              AND NOT (t.settle_after IS NOT NULL AND NOT o.unsettled) AS forgotten,
            EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
                      AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
                           OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)) AS blocked
-    FROM outcome o JOIN tool t ON t.name = o.tool WHERE o.next_at <= moment
-    ORDER BY o.next_at LIMIT p_limit FOR UPDATE OF o SKIP LOCKED
+    FROM tool t CROSS JOIN LATERAL (SELECT * FROM outcome x WHERE x.tool = t.name AND x.next_at <= moment
+                                    ORDER BY x.next_at LIMIT p_limit FOR UPDATE SKIP LOCKED) o
   LOOP
+  BEGIN
     IF due.status IN ('pending', 'retry', 'held') AND NOT due.probe AND (due.unwanted OR due.forgotten AND due.status <> 'held') THEN
       UPDATE outcome o SET owner = NULL, finished_at = moment,
         status = CASE WHEN due.unsettled AND due.probed THEN 'retry' WHEN due.unsettled THEN 'in_doubt'
@@ -95,17 +126,17 @@ BEGIN
       PERFORM emit(ARRAY[due.action_id]);
       duty := CASE WHEN due.probe THEN 'asked again' ELSE 'retried' END; tool := due.tool; id := due.action_id; status := 'pending';
       RETURN NEXT;
-    ELSIF due.status = 'running' AND due.claimed_at + due.deadline + interval '10 s' <= moment THEN
+    ELSIF due.status = 'running' AND due.overdue_at <= moment THEN
       -- The worker ends an attempt at its deadline itself; ten seconds later it has not.
       RETURN QUERY SELECT 'overdue', due.tool, j.id, j.status FROM judge(ARRAY[due.action_id], 'its attempt outlived the deadline') j;
     ELSIF due.status = 'running' THEN
-      UPDATE outcome o SET next_at = due.claimed_at + due.deadline + interval '10 s' WHERE o.action_id = due.action_id;
+      UPDATE outcome o SET next_at = due.overdue_at WHERE o.action_id = due.action_id;
     ELSIF due.status = 'pending' AND due.paused THEN
       -- Not unanswered: it waits on purpose, where it was received or in its topic.
-      UPDATE outcome o SET next_at = moment + interval '1 min' WHERE o.action_id = due.action_id;
-    ELSIF due.status = 'pending' AND due.blocked THEN
-      -- The finish of its predecessor makes it due; this look is for what got lost.
       UPDATE outcome o SET next_at = moment + interval '10 min' WHERE o.action_id = due.action_id;
+    ELSIF due.status = 'pending' AND due.blocked THEN
+      -- The finish of its predecessor makes it due; this look is for what got lost, and for what a redrive has moved.
+      UPDATE outcome o SET next_at = moment + CASE WHEN due.since IS NULL THEN interval '10 min' ELSE interval '10 s' END WHERE o.action_id = due.action_id;
     ELSIF due.status = 'pending' THEN
       -- Unanswered. At most after 1, 2, 4 … 60 minutes: the next look is one age away.
       UPDATE outcome o SET let_go = NULL, next_at = moment + least(greatest(moment - uuid_time(due.action_id), interval '1 min'), interval '60 min')
@@ -124,6 +155,11 @@ BEGIN
       UPDATE outcome o SET next_at = CASE WHEN due.status IN ('held', 'in_doubt') THEN 'infinity'::timestamptz END  -- a final one: none
       WHERE o.action_id = due.action_id;
     END IF;
+  EXCEPTION WHEN OTHERS THEN
+    UPDATE outcome o SET next_at = moment + interval '1 min' WHERE o.action_id = due.action_id;
+    duty := 'failed'; tool := due.tool; id := due.action_id; status := SQLERRM;
+    RETURN NEXT;
+  END;
   END LOOP;
 
   -- Every five seconds, the slower duties.
@@ -140,7 +176,8 @@ BEGIN
   -- Park what is open for longer than 30 s, so that the range of the primary key in which open calls are looked for
   -- stays short however long a call takes. A running call whose owner is nowhere is judged here.
   FOR due IN
-    SELECT o.action_id, o.tool, o.status, o.claimed_at, t.deadline, t.expires, EXISTS (SELECT FROM worker w WHERE w.owner = o.owner) AS owned
+    SELECT o.action_id, o.tool, o.status, t.expires, EXISTS (SELECT FROM worker w WHERE w.owner = o.owner) AS owned,
+           CASE WHEN o.probe THEN o.claimed_at + t.deadline ELSE o.until END + interval '10 s' AS overdue_at
     FROM outcome o JOIN tool t ON t.name = o.tool
     WHERE o.action_id >= here.watermark AND o.action_id < uuid_floor(moment - interval '30 s')
       AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt') AND o.next_at IS NULL
@@ -150,7 +187,7 @@ BEGIN
       RETURN QUERY SELECT 'condemned', due.tool, j.id, j.status FROM judge(ARRAY[due.action_id], 'its worker died') j;
     ELSE
       UPDATE outcome o SET next_at = CASE due.status
-          WHEN 'running' THEN due.claimed_at + due.deadline + interval '10 s'
+          WHEN 'running' THEN due.overdue_at
           WHEN 'pending' THEN moment + interval '30 s'
           WHEN 'held' THEN coalesce(uuid_time(o.action_id) + due.expires, 'infinity')
           ELSE 'infinity'::timestamptz END
@@ -163,14 +200,15 @@ BEGIN
   horizon := uuid_floor(least(here.mark_at, moment) - interval '5 s');
   UPDATE box SET
     swept_at = moment,
-    watermark = greatest(watermark, coalesce(
+    watermark = CASE WHEN here.mark_xid > pg_current_xact_id() THEN watermark ELSE greatest(watermark, coalesce(
       (SELECT o.action_id FROM outcome o WHERE o.action_id >= here.watermark AND o.action_id < horizon
          AND o.status IN ('held', 'pending', 'running', 'retry', 'in_doubt') AND o.next_at IS NULL
-       ORDER BY o.action_id LIMIT 1), horizon)),
+       ORDER BY o.action_id LIMIT 1), horizon)) END,
     -- Our own id: whoever has a smaller one may have drawn ids before this moment, whoever gets a greater one has not.
     mark_xid = pg_current_xact_id(),
     mark_at = moment
-  WHERE pg_snapshot_xmin(pg_current_snapshot()) >= here.mark_xid;
+  WHERE pg_snapshot_xmin(pg_current_snapshot()) >= here.mark_xid
+     OR here.mark_xid > pg_current_xact_id();  -- of another cluster, by a dump: a new mark, and the watermark stays this time
   IF NOT FOUND THEN UPDATE box SET swept_at = moment; END IF;
 
   -- Prune what is older than the retention: never the bytes of a call that may be emitted again, never a schema.
@@ -189,11 +227,12 @@ BEGIN
     RETURN NEXT;
   END IF;
 
-  -- Once a day, the proof that nothing was forgotten. What it finds is a defect, and becomes due.
-  IF moment > here.scanned_at + interval '1 day' THEN
-    UPDATE box SET scanned_at = moment, pruned = '00000000-0000-0000-0000-000000000000';  -- what was kept may go by now
-    RETURN QUERY SELECT 'found', o.tool, o.action_id, NULL::text
-      FROM full_scan() AS lost(id) JOIN outcome o ON o.action_id = lost.id;
+  -- Once a day, page by page, the proof that nothing was forgotten. What it finds is a defect, and becomes due.
+  IF here.scanned IS NOT NULL OR moment > here.scanned_at + interval '1 day' THEN
+    SELECT f.found, f.through INTO ids, next_id FROM full_scan(coalesce(here.scanned, '00000000-0000-0000-0000-000000000000'), 10 * p_limit) f;
+    UPDATE box SET scanned = next_id, scanned_at = CASE WHEN here.scanned IS NULL THEN moment ELSE scanned_at END,
+                   pruned = CASE WHEN here.scanned IS NULL THEN '00000000-0000-0000-0000-000000000000' ELSE pruned END;  -- what was kept may go by now
+    RETURN QUERY SELECT 'found', o.tool, o.action_id, NULL::text FROM unnest(ids) AS lost(id) JOIN outcome o ON o.action_id = lost.id;
   END IF;
 END $$;
 

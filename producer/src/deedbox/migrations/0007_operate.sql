@@ -1,11 +1,20 @@
 -- What a person does to calls by hand. Each act is one transaction and leaves a row of the audit (I10); saying it twice
 -- is harmless, the second time says why nothing was done.
 
+-- Who acts: a name that is not the ledger's own.
+CREATE FUNCTION person(p_who text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF p_who = 'deedbox' THEN
+    RAISE EXCEPTION 'deedbox is who the ledger itself is in the audit: give a name of your own' USING ERRCODE = '22023';
+  END IF;
+  RETURN p_who;
+END $$;
+
 -- Write down an act on a call; p_was is its outcome before.
 CREATE FUNCTION note(p_verb text, p_id uuid, p_who text, p_note text, p_was outcome) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT AS $$
   INSERT INTO audit (who, verb, tool, action_id, key, note, was, became)
-  SELECT p_who, p_verb, a.tool, a.id, a.key, p_note, to_jsonb(p_was), to_jsonb(o)
+  SELECT person(p_who), p_verb, a.tool, a.id, a.key, p_note, row_to_json(p_was), row_to_json(o)
   FROM action a JOIN outcome o ON o.action_id = a.id WHERE a.id = p_id
 $$;
 
@@ -67,6 +76,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
         LEFT JOIN dead d ON d.action_id = w.id AND d.closed_at IS NULL) f
 $$;
 
+-- Where those behind a call that gave up have gone on, it takes its place anew, at the end of its order: two of one order
+-- never run at once. Nothing is moved while the next one has not begun.
+CREATE FUNCTION line_up(p_id uuid) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  next_one uuid := (SELECT o.action_id FROM action a JOIN outcome o ON o.action_id = a.id
+                    WHERE a.after = p_id AND o.after = p_id AND (o.attempt > 0 OR o.status NOT IN ('held', 'pending')) LIMIT 1);
+  last_one uuid;
+BEGIN
+  IF next_one IS NULL THEN RETURN; END IF;
+  INSERT INTO tail AS t (tool, order_key, last)
+  SELECT b.aggregatetype, b.aggregateid, p_id FROM outbox b WHERE b.id = p_id
+  ON CONFLICT (tool, order_key) DO UPDATE SET prev = t.last, last = excluded.last
+  RETURNING t.prev INTO last_one;
+  UPDATE outcome o SET after = (SELECT x.after FROM outcome x WHERE x.action_id = p_id) WHERE o.action_id = next_one;
+  UPDATE outcome o SET after = last_one WHERE o.action_id = p_id;
+END $$;
+
 -- Put dead letters back to work: the verdicts are those of redrivable.
 CREATE FUNCTION redrive(p_ids uuid[], p_rekey boolean, p_who text, p_note text) RETURNS TABLE (id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -89,6 +115,7 @@ BEGIN
       WHERE x.action_id = redrive.id;
       UPDATE dead d SET closed_at = clock_timestamp(), closed_as = 'redriven', closed_by = p_who
       WHERE d.action_id = redrive.id AND d.closed_at IS NULL;
+      PERFORM line_up(redrive.id);
       PERFORM note(CASE WHEN p_rekey THEN 'rekey' ELSE 'redrive' END, redrive.id, p_who, p_note, o);
       again := again || redrive.id;
     END IF;
@@ -143,7 +170,7 @@ BEGIN
   IF NOT FOUND THEN RETURN false; END IF;
   IF before.paused <> p_paused THEN
     UPDATE tool SET paused = p_paused WHERE name = p_tool;
-    INSERT INTO audit (who, verb, tool, note) VALUES (p_who, CASE WHEN p_paused THEN 'pause' ELSE 'resume' END, p_tool, p_note);
+    INSERT INTO audit (who, verb, tool, note) VALUES (person(p_who), CASE WHEN p_paused THEN 'pause' ELSE 'resume' END, p_tool, p_note);
   END IF;
   RETURN true;
 END $$;

@@ -20,7 +20,7 @@ BEGIN
 
   -- A worker claims and finishes. It cannot decide, and reads calls only through the verbs.
   EXECUTE format('GRANT SELECT ON box, tool, topic, avro TO %I', prefix || '_worker');
-  EXECUTE format('GRANT EXECUTE ON FUNCTION enlist, renew, resign, claim, finish, let_go, records, pending, set_aside, sweep, full_scan, uuid_floor TO %I',
+  EXECUTE format('GRANT EXECUTE ON FUNCTION enlist, renew, resign, claim, finish, let_go, records, pending, set_aside, sweep, uuid_floor TO %I',
                  prefix || '_worker');
 
   -- An operator sees everything and acts by the audited verbs.

@@ -42,11 +42,13 @@ SELECT a.key, a.tool, o.status, o.attempt, {schema}.uuid_time(a.id) AS decided_a
        t.paused, (SELECT b.key FROM {schema}.outcome e JOIN {schema}.action b ON b.id = e.action_id
                   WHERE e.action_id = o.after AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
                     OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)) AS behind
-FROM (SELECT action_id FROM {schema}.outcome WHERE next_at IS NOT NULL
-      UNION SELECT action_id FROM {schema}.outcome WHERE action_id >= (SELECT watermark FROM {schema}.box)) x
-JOIN {schema}.outcome o ON o.action_id = x.action_id JOIN {schema}.action a ON a.id = o.action_id JOIN {schema}.tool t ON t.name = o.tool
-WHERE o.status = ANY (%(statuses)s) AND (%(tool)s::text IS NULL OR o.tool = %(tool)s)
-ORDER BY a.id DESC LIMIT %(limit)s
+FROM (SELECT x.action_id FROM (
+        SELECT action_id, tool, status FROM {schema}.outcome WHERE next_at IS NOT NULL
+        UNION SELECT action_id, tool, status FROM {schema}.outcome WHERE action_id >= (SELECT watermark FROM {schema}.box)) x
+      WHERE x.status = ANY (%(statuses)s) AND (%(tool)s::text IS NULL OR x.tool = %(tool)s)
+      ORDER BY x.action_id DESC LIMIT %(limit)s) newest
+JOIN {schema}.outcome o ON o.action_id = newest.action_id JOIN {schema}.action a ON a.id = o.action_id JOIN {schema}.tool t ON t.name = o.tool
+ORDER BY a.id DESC
 
 -- name: calls_of_run
 -- The calls of one run, newest first: a range of the key's index.
@@ -92,7 +94,7 @@ SELECT a.tool, (SELECT x.schema::text FROM {schema}.avro x WHERE x.fingerprint =
 FROM {schema}.action a JOIN {schema}.tool t ON t.name = a.tool WHERE a.key = %(key)s
 
 -- name: letters
--- The open dead letters that are meant, oldest first. A run's calls are a range of keys.
+-- The open dead letters that are meant, newest first. A run's calls are a range of keys.
 SELECT d.action_id AS id, d.key, d.tool, d.reason, d.at, d.attempt, d.happened
 FROM {schema}.dead d
 WHERE d.closed_at IS NULL
@@ -101,7 +103,7 @@ WHERE d.closed_at IS NULL
   AND (%(since)s::timestamptz IS NULL OR d.at >= %(since)s)
   AND (%(before)s::timestamptz IS NULL OR d.at < %(before)s)
   AND (%(reason)s::text IS NULL OR strpos(d.reason, %(reason)s) > 0)
-ORDER BY d.id
+ORDER BY d.id DESC LIMIT %(limit)s
 
 -- name: chosen
 -- Calls by their keys, with what is said of each; a letter only while it is open.
