@@ -48,6 +48,19 @@ class Message:
         return []
 
 
+class Unreadable(Message):
+    """A record with a header whose name is not UTF-8, as the client tells it: the second question ends the process."""
+
+    def __init__(self, partition: int, offset: int) -> None:
+        super().__init__(partition, offset)
+        self._asked = False
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        assert not self._asked
+        self._asked = True
+        raise SystemError("returned a result with an exception set") from UnicodeDecodeError("utf-8", b"\xff", 0, 1, "")
+
+
 def end_of(partition: int, offset: int) -> Message:
     """Nothing is left to be read of the partition."""
     return Message(partition, offset, KafkaError(KafkaError._PARTITION_EOF))

@@ -15,7 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, libversion
 from deedbox_consumers import health, watermark
 from deedbox_consumers.health import Progress, serve_health
 from deedbox_consumers.source import feed
-from tests.support.scripted import PATIENCE, Fed, Message, end_of
+from deedbox_consumers.source.message import read
+from tests.support.scripted import PATIENCE, Fed, Message, Unreadable, end_of
 
 AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -35,6 +36,15 @@ def test_holes_between_offsets_hold_nothing_back(fed: Fed) -> None:
     fed.answer(4)
     # The last one is the end of a transaction, no record: it is done with what was before it.
     assert fed.consumer.of("store") == [("store", (0, 3)), ("store", (0, 6))]
+
+
+def test_headers_that_cannot_be_read_stop_nothing_and_keep_their_place(fed: Fed) -> None:  # I14
+    fed.consumer.move("assign", 0)
+    fed.consumer.bring(Unreadable(0, 0), Message(0, 1))
+    assert [(one.offset, one.key, one.value) for one in fed.places] == [(0, b"k", b"v"), (1, b"k", b"v")]
+    assert read(fed.places[0], "charge_customer") == "its headers cannot be read"
+    fed.answer(1, 0)
+    assert fed.consumer.of("store") == [("store", (0, 2))]
 
 
 def test_nothing_is_stored_past_an_offset_that_is_not_answered(fed: Fed) -> None:  # I5

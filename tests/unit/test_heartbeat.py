@@ -30,6 +30,13 @@ class Beat:
         return [("created_at", self._moment.encode())]
 
 
+class Unreadable(Beat):
+    """A message with a header whose name is not UTF-8."""
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        raise SystemError("returned a result with an exception set")
+
+
 class Broker:
     """Both consumers, and the feed that is marked; `asked` is who was asked for an end, and whether it also reads."""
 
@@ -105,7 +112,7 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Broker]:
 
 def test_the_newest_counts_and_the_ends_are_asked_of_one_that_reads_nothing(listen: Callable[..., Broker]) -> None:
     """A broker answers a connection in order: behind a fetch each answer took half a second, so marks fell back."""
-    broker = listen(Beat("2026-11-30T12:00:00Z"), Beat("2026-11-30T12:00:05Z"), Beat("nonsense"))
+    broker = listen(Beat("2026-11-30T12:00:00Z"), Beat("2026-11-30T12:00:05Z"), Beat("nonsense"), Unreadable(""))
     assert broker.marks == [(datetime(2026, 11, 30, 12, 0, 5, tzinfo=UTC), {0: 10, 1: 11})]
     assert broker.asked == [False, False]
 

@@ -28,9 +28,8 @@ class Answers:
 class Received:
     """The source, with lanes in which everything waits for its claim until it is let."""
 
-    def __init__(self) -> None:
-        given: Any = None  # neither the ledger nor Kafka is asked
-        self.source = Kafka(given, [TOOL], "", "shop", fail=lambda _: None, note=lambda _: None)
+    def __init__(self, ledger: Any = None) -> None:
+        self.source = Kafka(ledger, [TOOL], "", "shop", fail=lambda _: None, note=lambda _: None)
         self.answers = Answers()
         vars(self.source)["_feeds"] = {TOOL: self.answers}
         self.let: dict[UUID, asyncio.Event] = {}
@@ -68,6 +67,21 @@ async def received() -> Any:
 @pytest.fixture
 def call() -> UUID:
     return uuid4()
+
+
+async def test_headers_that_cannot_be_read_are_set_aside_with_the_bytes_and_the_place() -> None:  # I14
+    aside: list[Any] = []
+
+    class Ledger:
+        async def set_aside(self, row: list[Any]) -> None:
+            aside.append(row)
+
+    given: Any = Ledger()
+    received = Received(given)
+    received.source._take(received.lanes, TOOL, [Place(f"shop.{TOOL}", 0, 4, 1, b"k", None, b"v")])
+    await _turn()
+    assert aside == [[f"shop.{TOOL}", 0, 4, b"k", "{}", b"v", "its headers cannot be read"]]
+    assert received.answers.all == [(1, 4)]
 
 
 async def _turn() -> None:

@@ -24,7 +24,8 @@ KINDS = frozenset(("call", "probe"))  # what an emission is for; the claim says 
 class Place:
     """Where a record stands in Kafka, with what is kept of it if it cannot be taken.
 
-    `epoch` counts the assignments of its partition: what was received under an older one is not ours to answer for.
+    `headers` is None if they cannot be read. `epoch` counts the assignments of its partition: what was received under
+    an older one is not ours to answer for.
     """
 
     topic: str
@@ -32,7 +33,7 @@ class Place:
     offset: int
     epoch: int
     key: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
+    headers: Sequence[tuple[str, bytes | None]] | None
     value: bytes | None
 
 

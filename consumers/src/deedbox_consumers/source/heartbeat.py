@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from deedbox_consumers.source.feed import MOST, is_fatal
+from deedbox_consumers.source.message import headers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +100,7 @@ def _end(asks: Consumer, topic: str, partition: int) -> int:
 
 def _moment(message: Any) -> datetime | None:
     """When a heartbeat was emitted, in UTC; None for a message that is none."""
-    text = dict(message.headers() or ()).get("created_at")
+    text = dict(headers_of(message) or ()).get("created_at")
     try:
         at = datetime.fromisoformat(text.decode()) if text else None
         return at.astimezone(UTC) if at is not None and at.tzinfo is not None else None

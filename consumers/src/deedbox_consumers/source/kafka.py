@@ -163,7 +163,7 @@ class Kafka:
                 place.partition,
                 place.offset,
                 place.key,
-                json.dumps({name: _readable(value) for name, value in place.headers}),
+                json.dumps({name: _readable(value) for name, value in place.headers or ()}),
                 place.value,
                 reason,
             ]

@@ -8,7 +8,7 @@ from uuid import UUID
 from deedbox_consumers.record import KINDS, Place, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 HEADERS = frozenset(("id", "type", "action_id", "key", "attempt", "traceparent", "created_at"))
 
@@ -21,13 +21,26 @@ def place_of(message: Any, epoch: int) -> Place:
         message.offset(),
         epoch,
         message.key(),
-        message.headers() or (),
+        headers_of(message),
         message.value(),
     )
 
 
+def headers_of(message: Any) -> Sequence[tuple[str, bytes | None]] | None:
+    """The headers, to be asked for once; None: they cannot be read.
+
+    For a name that is not UTF-8 the client raises SystemError, and at the second time hands out a NULL pointer.
+    """
+    try:
+        return message.headers() or ()
+    except Exception:  # noqa: BLE001 - whatever it raises, it is about this one record
+        return None
+
+
 def read(place: Place, tool: str) -> Record | str:
     """The record in a message of the tool's topic, or the reason why it cannot be taken (I14)."""
+    if place.headers is None:
+        return "its headers cannot be read"
     headers = dict(place.headers)
     if missing := HEADERS - headers.keys():
         return f"it has no header {', '.join(sorted(missing))}"
