@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,11 +16,11 @@ import pytest
 from deedbox import AsyncDeedbox, Deedbox, user
 from deedbox.errors import NotMigrated, ToolNotApplied, WorkerEnded
 from deedbox.outcomes import Done, GaveUp, Refused
-from deedbox_consumers import Attempt, OutcomeUnknown, Refusal, RetryLater, Worker, report
+from deedbox_consumers import Attempt, Handlers, Happened, OutcomeUnknown, Refusal, RetryLater, Worker, report
 from deedbox_consumers import execute as executing
 from deedbox_consumers.report import Report
 from tests.support.fleet import PATIENCE, Provider, decide, ids, outcomes, status, wait_until
-from tests.support.shop import TOOLS, Receipt, Shop, charge, lookup, mail
+from tests.support.shop import TOOLS, Receipt, Shop, charge, lookup, mail, refund
 
 
 def test_beside_the_agent_it_is_woken_by_the_commit(box: Deedbox) -> None:  # I1
@@ -327,6 +328,66 @@ def test_whatever_a_handler_raises_ends_its_attempt_and_nothing_else(  # I14
         assert outcomes(box, fine) == ["done"]
         if not isinstance(problem, RetryLater):
             assert outcomes(box, run) == ["done"]
+
+
+def plainly_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As decorators do that were written for sync functions."""
+
+    @functools.wraps(function)
+    def wrapper(*given: Any) -> Any:
+        return function(*given)
+
+    return wrapper
+
+
+def test_an_async_function_in_a_plain_wrapper_is_performed(box: Deedbox) -> None:
+    handlers, performed = Handlers(), list[str]()
+
+    @handlers.handle(charge)
+    @plainly_wrapped
+    async def charge_customer(_: Any, attempt: Attempt) -> Receipt:
+        await asyncio.sleep(0)
+        performed.append(attempt.key)
+        return Receipt(id="ch")
+
+    with Worker(box, handlers, tools=[charge.name]):
+        assert outcomes(box, decide(box, charge(customer="c", cents=1))) == ["done"]
+    assert len(performed) == 1
+
+
+def test_an_async_probe_in_a_plain_wrapper_is_asked(bank: Deedbox) -> None:
+    handlers = Handlers()
+
+    @handlers.handle(refund)
+    async def pay_back(*_: Any) -> Receipt:
+        raise OutcomeUnknown("no answer")
+
+    @handlers.probe(refund)
+    @plainly_wrapped
+    async def was_paid_back(*_: Any) -> Any:
+        await asyncio.sleep(0)
+        return Happened(Receipt(id="re"))
+
+    with Worker(bank, handlers, tools=[refund.name]):
+        assert outcomes(bank, decide(bank, refund(customer="c", cents=1))) == ["done"]
+
+
+def test_what_a_plain_wrapper_gives_back_after_the_deadline_is_no_result(  # I8
+    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Work:
+        def __await__(self) -> Any:
+            raise AssertionError("nobody waits for it any more")
+
+    provider, go = Provider(), threading.Event()
+    provider.on[lookup.name] = lambda _, attempt: go.wait(PATIENCE) and Work() if attempt.number == 1 else None
+    monkeypatch.setattr(lookup, "deadline", timedelta(milliseconds=50))
+    with Worker(box, provider.handlers(), threads=1):
+        run = decide(box, lookup(order="o"))
+        wait_until(lambda: status(conn, run)[2])
+        go.set()
+        assert outcomes(box, run) == ["done"]
+    assert conn.execute("SELECT status FROM late").fetchall() == []
 
 
 def test_an_answer_that_comes_after_the_deadline_is_kept_and_settles_its_doubt(  # I8

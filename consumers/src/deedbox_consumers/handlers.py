@@ -95,9 +95,10 @@ class Handlers:
         @handlers.handle(charge)
         async def charge_customer(args: Charge, attempt: Attempt) -> Receipt: ...
 
-    A handler is async, or sync and then runs in a thread. It returns the tool's result, or raises RetryLater, Refusal,
-    OutcomeUnknown or StoredFailure. Any other exception is read for what is certain of it, such as a refused connection
-    or a 402 (deedbox_consumers.classify); where it says nothing, nobody knows whether it happened.
+    A handler is async, or sync and then runs in a thread; what one gives back to be awaited is awaited. It returns the
+    tool's result, or raises RetryLater, Refusal, OutcomeUnknown or StoredFailure. Any other exception is read for what
+    is certain of it, such as a refused connection or a 402 (deedbox_consumers.classify); where it says nothing, nobody
+    knows whether it happened.
 
     middleware   async functions around every performing, the first outermost; a probe goes without. Each is given the
                  arguments, the attempt and `perform`, and returns `await perform(args, attempt)`. One that fails when

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -96,9 +97,10 @@ class Performer:
 
         def keep(thread: Future[Any]) -> None:
             """What it knows in the end is kept, and settles the doubt that it left (I8)."""
-            if not thread.cancelled() and thread.exception() is None:
-                with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(self._late, call, done(call.tool, thread.result()))
+            if thread.cancelled() or thread.exception() is not None or inspect.isawaitable(thread.result()):
+                return
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._late, call, done(call.tool, thread.result()))
 
         self.blocked.add(call.thread)
         if call.sent and not call.probe:
@@ -108,9 +110,16 @@ class Performer:
 
     async def _run(self, call: Claimed, function: Callable[..., Any], blocks: bool, place: str) -> Any:
         if blocks:
-            return await self._in_thread(call, function, place)
+            answer = await self._in_thread(call, function, place)
+            return await self._rest(call, answer) if inspect.isawaitable(answer) else answer
         self._send(call, place)
         return await _ending(function(call.args, call.attempt))
+
+    async def _rest(self, call: Claimed, work: Awaitable[Any]) -> Any:
+        """The result of an async function in a wrapper that is none: all of it is still to be done."""
+        if not self._lease.holds(call.owner):
+            raise LeasePassed
+        return await _ending(work)
 
     def _send(self, call: Claimed, place: str) -> None:
         """The last look before the effect: a process that was stopped past its lease sends nothing."""
