@@ -22,8 +22,9 @@ from deedbox_consumers import (
     RetryLater,
     StoredFailure,
 )
+from deedbox_consumers import judge as judging
 from deedbox_consumers.clock import now
-from deedbox_consumers.judge import HandlerEnded, LeasePassed, answered, judge, unanswered
+from deedbox_consumers.judge import LONGEST_DELAY, HandlerEnded, LeasePassed, answered, backoff, judge, unanswered
 from deedbox_consumers.record import Claimed, Record
 from deedbox_consumers.report import GIVEN_BACK, RAW_LIMIT, REASON_LIMIT, RESULT_LIMIT, Report, done
 
@@ -126,6 +127,23 @@ def test_how_it_ended_is_told_and_the_ledger_decides_what_follows(  # I7 I16
     report = judge(problem, claimed())
     assert (report.status, report.unsettled, report.broken) == (end, None, broken)
     assert report.delay is not None
+
+
+def test_the_longest_delay_is_never_passed() -> None:
+    assert {backoff(number) <= LONGEST_DELAY for number in (1, 7, 1023, 1024, 2**31 - 1)} == {True}
+
+
+@pytest.mark.parametrize(("sent", "end"), [(True, "unknown"), (False, "retry")])
+def test_what_cannot_be_judged_ends_its_attempt_only(  # I14 I16
+    monkeypatch: pytest.MonkeyPatch, sent: bool, end: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("odd")
+
+    monkeypatch.setattr(judging, "classify", fail)
+    report = judge(ValueError(), claimed(sent=sent))
+    assert (report.status, report.unsettled, report.delay) == (end, None, LONGEST_DELAY)
+    assert reason(report).endswith("ZeroDivisionError: odd")
 
 
 def test_a_stored_failure_is_marked_as_one() -> None:

@@ -15,8 +15,8 @@ from deedbox_consumers.report import GIVEN_BACK, Report, done, error
 if TYPE_CHECKING:
     from deedbox_consumers.record import Claimed
 
-FIRST_DELAY = 0.5  # seconds
-LONGEST_DELAY = 60.0
+FIRST_DELAY = timedelta(seconds=0.5)
+LONGEST_DELAY = timedelta(minutes=1)
 
 
 class LeasePassed(Exception):
@@ -28,7 +28,15 @@ class HandlerEnded(Exception):
 
 
 def judge(problem: BaseException, call: Claimed) -> Report:
-    """The report of an attempt that raised. What is not plainly known is unknown (I7, I16)."""
+    """The report of an attempt that raised. What is not plainly known, or breaks this, is unknown (I7, I16)."""
+    try:
+        return _judged(problem, call)
+    except Exception as fault:  # noqa: BLE001 - what is odd about one call ends no worker
+        reason = error(f"what it raised cannot be judged: {describe(fault)}")
+        return Report("unknown" if call.sent else "retry", error=reason, delay=LONGEST_DELAY, broken=call.sent)
+
+
+def _judged(problem: BaseException, call: Claimed) -> Report:
     if not call.sent and isinstance(problem, (LeasePassed, asyncio.CancelledError)):
         return GIVEN_BACK
     finding = classify(problem, replayed=call.tool.effect.replayed, marked=call.attempt.marked)
@@ -63,7 +71,8 @@ def unanswered(problem: BaseException, call: Claimed) -> Report:
 
 def backoff(number: int) -> timedelta:
     """Full jitter: anything up to a bound that doubles with each attempt."""
-    return timedelta(seconds=random.uniform(0, min(LONGEST_DELAY, FIRST_DELAY * 2**number)))  # noqa: S311 - no secret
+    bound = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(number, 10))  # far past the bound; 2**1024 is no float
+    return bound * random.random()  # noqa: S311 - no secret
 
 
 def _told(finding: Finding) -> str:
