@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
+import httpx2
 import psycopg
 import pytest
 
@@ -57,6 +58,22 @@ def test_a_refusal_is_the_outcome(box: Deedbox) -> None:
     with Worker(box, provider.handlers()):
         assert outcomes(box, decide(box, charge(customer="c", cents=1))) == ["refused"]
     assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "becomes"), [(401, "in_doubt"), (402, "refused")])
+def test_a_no_at_the_door_leaves_the_doubt_of_an_earlier_attempt(
+    box: Deedbox, status: int, becomes: str
+) -> None:  # I16
+    provider = Provider()
+
+    def answer(_: object, attempt: Attempt) -> None:
+        if attempt.number == 1:
+            raise OutcomeUnknown("the answer was lost")
+        httpx2.Response(status, request=httpx2.Request("POST", "http://provider.invalid")).raise_for_status()
+
+    provider.on[charge.name] = answer
+    with Worker(box, provider.handlers()):
+        assert outcomes(box, decide(box, charge(customer="c", cents=1))) == [becomes]
 
 
 def test_what_is_unknown_is_repeated_under_the_same_key(box: Deedbox) -> None:  # I6 I7

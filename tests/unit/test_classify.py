@@ -372,6 +372,19 @@ async def test_a_4xx_is_the_providers_no(post: Post, provider: str, status: int)
 
 
 @every_client
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 407, 413, 414, 415, 421, 431])
+async def test_a_no_at_the_door_is_about_this_request_only(post: Post, provider: str, status: int) -> None:  # I16
+    assert not (await found(post, f"{provider}?status={status}")).settles
+    url = f"{provider}?status={status}&header=Idempotent-Replayed:true"
+    assert (await found(post, url, replayed="Idempotent-Replayed")).settles
+
+
+@pytest.mark.parametrize("status", [400, 402, 410, 422])
+async def test_a_no_to_what_was_asked_is_about_every_request_under_the_key(provider: str, status: int) -> None:  # I16
+    assert (await found(by_httpx2, f"{provider}?status={status}")).settles
+
+
+@every_client
 @pytest.mark.parametrize("status", [409, 425, 429])
 async def test_some_4xx_ask_for_later(post: Post, provider: str, status: int) -> None:
     assert (await found(post, f"{provider}?status={status}")).end == "retry"
@@ -486,6 +499,7 @@ def test_a_handlers_own_word_counts(marked: bool) -> None:
     assert classify(OutcomeUnknown("read timed out"), marked=marked) == Finding("unknown", "read timed out")
     refused = classify(Refusal("card_declined", "no funds"), marked=marked)
     assert (refused.end, refused.code, refused.message) == ("refused", "card_declined", "no funds")
+    assert refused.settles
     stored = classify(StoredFailure("internal", "kept"), marked=marked)
     assert (stored.end, stored.code, stored.message) == ("stored", "internal", "kept")
 

@@ -32,6 +32,8 @@ _ANSWERS = {
 _LATER = {409, 425, 429}
 # No answer at all: somebody between us and the provider did not wait for it (408, and nginx's 499).
 _NO_ANSWER = {408, 499}
+# What gateways, credential checks and servers say of a request before anything behind them looks at its key.
+_AT_THE_DOOR = {401, 403, 404, 405, 406, 407, 411, 413, 414, 415, 417, 421, 426, 428, 431, 451}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Finding:
               stored    the provider replays a failure that it stored under the call's key
     after     how long the provider, or the handler, asked to wait
     reason    one line for people
+    settles   of a no: whether, under the provider's key, it is about every attempt; else only about this one
     """
 
     end: End
@@ -51,6 +54,7 @@ class Finding:
     after: timedelta | None = None
     code: str | None = None
     message: str | None = None
+    settles: bool = True
 
     @property
     def broken(self) -> bool:
@@ -76,9 +80,10 @@ def classify(problem: BaseException, *, replayed: str | None = None, marked: boo
     - An answer, raised by raise_for_status() of httpx, httpx2, requests or aiohttp:
       409, 425, 429, and any other 4xx with Retry-After: retry. A 409 is also what a provider says while an earlier
       request under the same key is at work: to take it for a refusal would close a call that may yet happen.
-      408 and 499: unknown, nobody answered. Any other 4xx: refused.
+      408 and 499: unknown, nobody answered. Any other 4xx: refused. One that is given at the door (401, 403, 404, 405,
+      413 and the like) settles no earlier attempt: whoever gave it may know nothing of the key.
       5xx, 3xx, and a 2xx that raised: unknown, after Retry-After if there is one.
-      With the header `replayed`, a stored answer: a 4xx is refused, whichever; anything else is stored.
+      With the header `replayed`, a stored answer: a 4xx is refused, whichever, and settles; anything else is stored.
       After a redirect that may have been a yes (301, 302, 303), or a request of which nobody knows: unknown.
     - Anything else: unknown, whatever it was raised from. A provider's own client may have repeated by itself, so what
       its exception wraps is only the last that happened.
@@ -129,7 +134,8 @@ def _judged(answer: _Answer, replayed: str | None, *, certain: bool) -> Finding:
     no = 400 <= answer.status < 500 and answer.status not in _NO_ANSWER and certain
     later = no and not stored and (answer.status in _LATER or after is not None)
     end: End = "retry" if later else "refused" if no else "stored" if stored else "unknown"
-    return Finding(end, reason, after if end in {"retry", "unknown"} else None, code, message)
+    waits = after if end in {"retry", "unknown"} else None
+    return Finding(end, reason, waits, code, message, settles=stored or answer.status not in _AT_THE_DOOR)
 
 
 def _answer_of(problem: BaseException) -> _Answer | None:

@@ -41,8 +41,8 @@ def _judged(problem: BaseException, call: Claimed) -> Report:
         return GIVEN_BACK
     finding = classify(problem, replayed=call.tool.effect.replayed, marked=call.attempt.marked)
     if finding.end == "refused":
-        # Under the provider's key a no is about every attempt. Else it says nothing of an earlier one (I16).
-        settled = False if call.sent and call.keyed else None
+        # Under the provider's key most are about every attempt. Else a no says nothing of an earlier one (I16).
+        settled = False if call.sent and call.keyed and finding.settles else None
         return Report(
             "refused", settled, error=error(finding.reason, code=finding.code or "", message=finding.message or "")
         )
