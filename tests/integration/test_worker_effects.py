@@ -239,6 +239,23 @@ def test_a_middleware_that_fails_after_the_effect_fires_nothing_again(box: Deedb
     assert len(done) == 1
 
 
+def test_what_is_cancelled_before_it_is_performed_uses_up_its_attempts(box: Deedbox, conn: psycopg.Connection) -> None:
+    async def refresh(*_: Any) -> Any:
+        shared = asyncio.get_running_loop().create_future()
+        shared.cancel()  # by another handler, which had no more time
+        await shared
+
+    handlers = Handlers(middleware=[refresh])
+
+    @handlers.handle(charge)
+    async def do(_args: Charge, attempt: Attempt) -> Receipt:
+        raise AssertionError("nothing performs it")
+
+    conn.execute("UPDATE tool SET attempts = 2")
+    with Worker(box, handlers, tools=["charge_customer"]):
+        assert outcomes(box, decide(box, charge(customer="c", cents=1))) == ["gave_up"]
+
+
 def test_bytes_that_no_worker_can_read_are_given_up_so_that_the_agent_is_told(
     box: Deedbox, shop: Shop, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # I14

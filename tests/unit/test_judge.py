@@ -41,9 +41,9 @@ class Result(BaseModel):
     text: str
 
 
-def claimed(effect: Effect = repeatable, *, keyed: bool = False, sent: bool = True) -> Claimed:
+def claimed(effect: Effect = repeatable, *, keyed: bool = False, sent: bool = True, lost: bool = False) -> Claimed:
     tool = Tool("do_it", args=Args, result=Result, effect=effect)
-    attempt = Attempt(key="box:run:1:0", call="run:1:0", number=1, until=now() + 60)
+    attempt = Attempt(key="box:run:1:0", call="run:1:0", number=1, until=now() + 60, lost=lambda: lost)
     record = Record(uuid4(), "do_it", "run:1:0", "k", b"x")
     return Claimed(record, tool, Args(), attempt, uuid4(), keyed=keyed, sent=sent)
 
@@ -90,10 +90,27 @@ def test_a_refusal_settles_an_earlier_doubt_only_under_a_trusted_key(  # I16
     assert json.loads(report.error or "")["message"] == "no funds"
 
 
-@pytest.mark.parametrize("problem", [LeasePassed(), asyncio.CancelledError()])
-def test_what_was_stopped_before_it_was_sent_is_given_back(problem: BaseException) -> None:  # I7
-    assert judge(problem, claimed(sent=False)) == GIVEN_BACK
-    assert unanswered(problem, claimed(sent=False)) == GIVEN_BACK
+@pytest.mark.parametrize(
+    ("problem", "closing", "lost"),
+    [
+        (LeasePassed(), False, True),
+        (asyncio.CancelledError(), True, False),
+        (asyncio.CancelledError(), False, True),
+    ],
+)
+def test_what_this_worker_stopped_before_it_was_sent_is_given_back(  # I7
+    problem: BaseException, closing: bool, lost: bool
+) -> None:
+    assert judge(problem, claimed(sent=False, lost=lost), closing=closing) == GIVEN_BACK
+    assert unanswered(problem, claimed(sent=True, lost=lost), closing=closing) == GIVEN_BACK
+
+
+def test_what_somebody_else_cancelled_counts_as_an_attempt() -> None:
+    """As a shared token refresh that was cancelled: given back it would be claimed again at once, for ever."""
+    report = judge(asyncio.CancelledError(), claimed(sent=False))
+    assert (report.status, report.unsettled, report.broken) == ("retry", None, False)
+    assert report.delay is not None
+    assert unanswered(asyncio.CancelledError(), claimed()).status == "cannot_tell"
 
 
 def test_what_failed_before_it_was_sent_is_tried_again_within_its_budget() -> None:  # I7

@@ -163,6 +163,11 @@ class Desk:
                         self._gates[name].resume()
             await asyncio.sleep(PAUSED)
 
+    @property
+    def closing(self) -> bool:
+        """Whether no more is claimed."""
+        return self._closing.is_set()
+
     def close(self) -> None:
         """Claim no more; what is claimed and was never sent is given back."""
         self._closing.set()

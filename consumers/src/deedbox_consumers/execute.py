@@ -18,7 +18,7 @@ async def execute(call: Claimed, desk: Desk) -> Report:
     try:
         report = done(call.tool, await desk.perform(call))
     except (Exception, asyncio.CancelledError) as problem:  # noqa: BLE001 - whatever a handler raises is judged, a stop too
-        report = judge(problem, call)
+        report = judge(problem, call, closing=desk.closing)
     return await desk.record(call, report)
 
 
@@ -27,5 +27,5 @@ async def ask(call: Claimed, desk: Desk) -> Report:
     try:
         report = answered(await desk.probe(call), call)
     except (Exception, asyncio.CancelledError) as problem:  # noqa: BLE001 - a probe that fails has found nothing out
-        report = unanswered(problem, call)
+        report = unanswered(problem, call, closing=desk.closing)
     return await desk.record(call, report)

@@ -27,17 +27,20 @@ class HandlerEnded(Exception):
     """The handler raised what ends a process, such as SystemExit."""
 
 
-def judge(problem: BaseException, call: Claimed) -> Report:
-    """The report of an attempt that raised. What is not plainly known, or breaks this, is unknown (I7, I16)."""
+def judge(problem: BaseException, call: Claimed, *, closing: bool = False) -> Report:
+    """The report of an attempt that raised. What is not plainly known, or breaks this, is unknown (I7, I16).
+
+    `closing`: this worker drains, so it is who cancels.
+    """
     try:
-        return _judged(problem, call)
+        return _judged(problem, call, closing)
     except Exception as fault:  # noqa: BLE001 - what is odd about one call ends no worker
         reason = error(f"what it raised cannot be judged: {describe(fault)}")
         return Report("unknown" if call.sent else "retry", error=reason, delay=LONGEST_DELAY, broken=call.sent)
 
 
-def _judged(problem: BaseException, call: Claimed) -> Report:
-    if not call.sent and isinstance(problem, (LeasePassed, asyncio.CancelledError)):
+def _judged(problem: BaseException, call: Claimed, closing: bool) -> Report:
+    if not call.sent and _is_ours(problem, call, closing):
         return GIVEN_BACK
     finding = classify(problem, replayed=call.tool.effect.replayed, marked=call.attempt.marked)
     if finding.end == "refused":
@@ -62,9 +65,9 @@ def answered(answer: object, call: Claimed) -> Report:
     return Report("cannot_tell", error=error(f"a probe cannot tell whether it happened: {reason}"))
 
 
-def unanswered(problem: BaseException, call: Claimed) -> Report:
+def unanswered(problem: BaseException, call: Claimed, *, closing: bool = False) -> Report:
     """The report of a probe that raised: it has no effect, so only the answer is missing."""
-    if isinstance(problem, (LeasePassed, asyncio.CancelledError)):
+    if _is_ours(problem, call, closing):
         return GIVEN_BACK
     return replace(answered(CannotTell(describe(problem)), call), broken=True)
 
@@ -73,6 +76,12 @@ def backoff(number: int) -> timedelta:
     """Full jitter: anything up to a bound that doubles with each attempt."""
     bound = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(number, 10))  # far past the bound; 2**1024 is no float
     return bound * random.random()  # noqa: S311 - no secret
+
+
+def _is_ours(problem: BaseException, call: Claimed, closing: bool) -> bool:
+    """Whether this worker stopped the attempt. Any other cancel, as of a future that handlers share, is a failure."""
+    cancelled = isinstance(problem, asyncio.CancelledError) and (closing or call.attempt.lost)
+    return cancelled or isinstance(problem, LeasePassed)
 
 
 def _told(finding: Finding) -> str:
