@@ -318,6 +318,32 @@ async def test_what_it_cannot_cope_with_ends_it_loudly(shop: Shop, caplog: pytes
     assert "cannot go on" in caplog.text
 
 
+async def test_what_it_cannot_cope_with_leaves_no_call_running_and_no_connection(  # I7
+    shop: Shop, box: Deedbox, conn: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider, ended = Provider(), list[str]()
+
+    async def close_slowly(*_: object) -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(conn.execute, "SELECT 1")  # as a client that says goodbye to its server
+            ended.append("in order")
+            raise
+
+    provider.on[charge.name] = close_slowly
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        async with Worker(None, provider.handlers(), database_url=shop.url, schema=shop.schema):
+            run = decide(box, charge(customer="c", cents=1))
+            await asyncio.to_thread(wait_until, lambda: provider.requests)
+            conn.execute("DROP FUNCTION pending")
+            await asyncio.to_thread(wait_until, lambda: "cannot go on" in caplog.text)
+    assert ended == ["in order"]
+    assert status(conn, run)[0] in {"pending", "retry"}
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'deedbox-worker%'"
+    await asyncio.to_thread(wait_until, lambda: conn.execute(ours).fetchone() == (0,))
+
+
 class _Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError

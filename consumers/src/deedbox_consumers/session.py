@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,14 @@ _KEEPALIVE = {
 LONGEST_WAIT = 2.0  # seconds between two tries to connect
 
 
+class SessionClosed(Exception):
+    """The session was closed: its worker has ended."""
+
+
 class Session:
     """A connection in autocommit mode. A statement whose connection is lost is sent again on the next one.
+
+    One that was closed connects no more, and raises SessionClosed.
 
     So every statement that is sent here must be harmless when it is repeated. `losses` counts lost connections: who
     sees it change during a statement knows that it may have been carried out twice.
@@ -41,14 +48,17 @@ class Session:
         self._prepare = prepare
         self._lock_timeout = lock_timeout
         self._conn: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
+        self._connecting = asyncio.Lock()  # who else finds it lost waits for the same new one
+        self._closed = False
         self.losses: int = 0
 
     async def open(self) -> None:
         """Connect; raises psycopg.OperationalError when that fails: at the start, a wrong address is a mistake."""
-        self._conn = await self._connect()
+        await self._connected()
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Disconnect, for good."""
+        self._closed = True
         if self._conn is not None:
             await self._conn.close()
 
@@ -65,10 +75,9 @@ class Session:
 
     async def once(self, statement: sql.Composed, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The same without a second try; raises psycopg.Error also when the connection is lost."""
-        if self._conn is None or self._conn.closed:
-            self._conn = await self._connect()
+        conn = await self._connected()
         try:
-            return await _rows(self._conn, statement, parameters)
+            return await _rows(conn, statement, parameters)
         except psycopg.Error as problem:
             if is_transient(problem):
                 self._lose(problem)
@@ -82,6 +91,15 @@ class Session:
             with attempt:
                 return await self.once(statement, parameters)
         raise AssertionError("unreachable: the tries do not end")
+
+    async def _connected(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
+        async with self._connecting:
+            if not self._closed and (self._conn is None or self._conn.closed):
+                self._conn = await self._connect()
+            if self._closed or self._conn is None:  # perhaps while it was being made
+                await self.close()
+                raise SessionClosed
+            return self._conn
 
     async def _connect(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
         conn = await psycopg.AsyncConnection.connect(

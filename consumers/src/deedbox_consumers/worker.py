@@ -162,6 +162,7 @@ class Worker:
                 state = await stack.enter_async_context(self._handlers.alive())
                 await self._work(ledger, state, *await ledger.box())
         finally:
+            self._failed.cancel()  # what fails after the end is no news
             self._stop_asked = False  # it was for this time: a worker may be used again
 
     def stop(self) -> None:
@@ -263,6 +264,7 @@ class Worker:
             desk.close()
             lanes.close()
             lanes.cancel()
+            await lanes.settle(LAST_WORDS)
             await source.close()
             self.blocked = len(desk.blocked)
             desk.end()

@@ -1,0 +1,61 @@
+"""A worker's connection, which is made anew whenever it is lost, until it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from deedbox.statements import Statements
+from deedbox_consumers.session import Session, SessionClosed
+from tests.support.fleet import wait_until
+from tests.support.shop import Shop
+
+NAME = "deedbox-worker test"
+
+
+@pytest.fixture
+def say(shop: Shop) -> Statements:
+    return Statements("deedbox_consumers", "worker.sql", shop.schema)
+
+
+@pytest.fixture
+def session(shop: Shop, say: Statements) -> Session:
+    return Session(shop.url, NAME, say["session"])
+
+
+async def test_one_that_was_closed_connects_no_more(
+    session: Session, say: Statements, conn: psycopg.Connection
+) -> None:
+    await session.open()
+    assert len(await session.rows(say["box"])) == 1
+    await session.close()
+    for ask in (session.rows, session.once):
+        with pytest.raises(SessionClosed):
+            await ask(say["box"])
+    there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    await asyncio.to_thread(wait_until, lambda: conn.execute(there, [NAME]).fetchone() == (0,))
+
+
+async def test_one_that_is_closed_while_it_connects_leaves_no_connection(session: Session, say: Statements) -> None:
+    asked = asyncio.create_task(session.rows(say["box"]))
+    await asyncio.sleep(0)
+    await session.close()
+    with pytest.raises(SessionClosed):
+        await asked
+
+
+async def test_two_who_find_it_lost_get_the_same_new_one(session: Session, say: Statements) -> None:
+    asked = [asyncio.create_task(session.once(say["box"])) for _ in range(2)]
+    made: list[object] = []
+    connect = session._connect
+
+    async def count() -> psycopg.AsyncConnection[tuple[object, ...]]:
+        made.append(None)
+        return await connect()
+
+    session._connect = count  # type: ignore[method-assign]
+    await asyncio.gather(*asked)
+    await session.close()
+    assert len(made) == 1
