@@ -174,6 +174,19 @@ def test_a_second_sigterm_ends_at_once_whatever_blocks_the_loop(  # I5
     assert status(conn, run)[0] == "running"  # until the sweep has judged it
 
 
+def test_one_that_cannot_go_on_says_why_and_ends_whatever_blocks_a_thread(
+    box: Deedbox, conn: psycopg.Connection, start: Start
+) -> None:
+    one = worker(start)
+    decide(box, payout(customer="c", cents=1, memo="never"))
+    wait_until(lambda: one.requests)
+    conn.execute("DROP FUNCTION pending")
+    assert one.wait() == 1
+    assert "1 handlers still block a thread" in one.log
+    assert "Traceback" in one.log
+    assert "UndefinedFunction" in one.log
+
+
 def test_livez_and_metrics_of_a_worker_and_a_loop_that_is_blocked(box: Deedbox, start: Start, tmp_path: Path) -> None:
     one = worker(start, "--health-port", "0")
     assert outcomes(box, decide(box, mail(to="a@x", text=""))) == ["done"]

@@ -61,9 +61,11 @@ async def wire_money(args: Charge, attempt: Attempt) -> Receipt:
 
 
 @handlers.handle(payout)
-async def pay_out(args: Charge, attempt: Attempt) -> Receipt:
-    """Nothing special."""
+def pay_out(args: Charge, attempt: Attempt) -> Receipt:
+    """In a thread, which waits for the file that the memo names."""
     note(attempt)
+    while args.memo and not (FOLDER / args.memo).exists():
+        time.sleep(0.05)
     return Receipt(id=str(args.cents))
 
 

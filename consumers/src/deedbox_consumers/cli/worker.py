@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deedbox_consumers.health import Progress
 
 CUT_OFF = 1  # exit code after a second SIGTERM
+FAILED = 1  # as Python's own after an error
 
 
 def worker(
@@ -91,11 +92,19 @@ def serve(one: Worker) -> None:
 
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, stop)  # not the loop's own way: a handler may block the loop
-    asyncio.run(one.run())
-    if one.blocked:
-        logging.getLogger("deedbox.worker").warning("%d handlers still block a thread: they are cut off", one.blocked)
-        sys.stderr.flush()
-        os._exit(0)  # Python would wait for their threads, for ever if need be
+    try:
+        asyncio.run(one.run())
+    finally:
+        if one.blocked:
+            _cut_off(one.blocked, sys.exception())
+
+
+def _cut_off(blocked: int, problem: BaseException | None) -> None:
+    """End although handlers block their threads: Python would wait for these, for ever if need be."""
+    log = logging.getLogger("deedbox.worker")
+    log.warning("%d handlers still block a thread: they are cut off", blocked, exc_info=problem)
+    sys.stderr.flush()
+    os._exit(0 if problem is None else FAILED)
 
 
 def handlers_of(target: str) -> Handlers:
