@@ -10,6 +10,7 @@ import pytest
 
 from deedbox_consumers.lane import Lanes
 from deedbox_consumers.record import Place, Record
+from deedbox_consumers.source import kafka
 from deedbox_consumers.source.kafka import Kafka
 
 TOOL = "charge_customer"
@@ -20,6 +21,13 @@ class Answers:
 
     def __init__(self) -> None:
         self.all: list[tuple[int, int]] = []
+        self.ended = False
+
+    def end(self) -> None:
+        self.ended = True
+
+    def join(self, _: float) -> None:
+        assert self.ended
 
     def answer(self, place: Place) -> None:
         self.all.append((place.epoch, place.offset))
@@ -82,6 +90,24 @@ async def test_headers_that_cannot_be_read_are_set_aside_with_the_bytes_and_the_
     await _turn()
     assert aside == [[f"shop.{TOOL}", 0, 4, b"k", "{}", b"v", "its headers cannot be read"]]
     assert received.answers.all == [(1, 4)]
+
+
+async def test_while_a_record_cannot_be_set_aside_the_groups_are_left_and_it_comes_again(  # I14
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka, "CLOSE_WITHIN", 0.01)
+
+    class Away:
+        async def set_aside(self, _: object) -> None:
+            await asyncio.Event().wait()
+
+    received = Received(Away())
+    received.source._take(received.lanes, TOOL, [Place(f"shop.{TOOL}", 0, 4, 1, b"k", (), b"v")])
+    await _turn()
+    async with asyncio.timeout(30):
+        await received.source.close()
+    assert received.answers.ended
+    assert received.answers.all == []
 
 
 async def _turn() -> None:

@@ -303,7 +303,8 @@ class Worker:
             async with asyncio.timeout(LAST_WORDS):
                 await desk.flush()
             await left
-            await lease.end()
+            async with asyncio.timeout(LAST_WORDS):
+                await lease.end()
         except (TimeoutError, psycopg.OperationalError) as problem:
             log.warning(
                 "The database does not answer (%s): the sweep will judge what is left when the lease is over", problem

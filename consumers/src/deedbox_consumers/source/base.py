@@ -38,5 +38,5 @@ class Source(Protocol):
         ...
 
     async def close(self) -> None:
-        """End, with what is answered for committed."""
+        """End within seconds, whoever does not answer, with what is answered for committed."""
         ...

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 log: logging.Logger = logging.getLogger("deedbox.kafka")
 
-CLOSE_WITHIN = 10.0  # seconds for the last commit and for leaving the groups
+CLOSE_WITHIN = 10.0  # seconds for the last commit, for leaving the groups, and for records that are being set aside
 
 
 class Kafka:
@@ -107,16 +107,21 @@ class Kafka:
             feed.hold()
 
     async def close(self) -> None:
-        """Commit what is answered for and leave the groups."""
-        if self._asides:
-            await asyncio.wait(self._asides)
+        """Commit what is answered for and leave the groups.
+
+        What could not be set aside meanwhile is not answered for: it comes again.
+        """
         for feed in self._feeds.values():
             feed.end()
         joins = [feed.join for feed in self._feeds.values()]
         if self._heartbeat is not None:
             self._heartbeat.end()
             joins.append(self._heartbeat.join)
-        await asyncio.gather(*(asyncio.to_thread(join, CLOSE_WITHIN) for join in joins))
+        leaving = [asyncio.ensure_future(asyncio.to_thread(join, CLOSE_WITHIN)) for join in joins]
+        if leaving or self._asides:
+            await asyncio.wait([*leaving, *self._asides], timeout=CLOSE_WITHIN)
+        for aside in self._asides:
+            aside.cancel()
 
     # ---- in the worker's loop
 
