@@ -82,6 +82,45 @@ def test_a_repeat_heard_of_before_it_can_be_read_is_asked_for_again(  # I1 I5
     assert len(provider.requests) == 1
 
 
+def test_a_redrive_heard_of_before_it_can_be_read_is_asked_for_again(  # I1 I5
+    box: Deedbox, shop: Shop, conn: psycopg.Connection, spoken: Spoken
+) -> None:
+    provider, asked = Provider(), threading.Event()
+    conn.execute("UPDATE tool SET attempts = 1")
+    run = decide(box, charge(customer="c", cents=1))
+    (id_,) = ids(conn, run)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "retry", error={"reason": "no"})
+    signals.arm("after_claim", asked.set, nth=3)
+    with Worker(box, provider.handlers()):
+        with shop.connect() as person, person.transaction():
+            assert person.execute("SELECT verdict FROM redrive(%s, false, 'ann', NULL)", [[id_]]).fetchone() == (
+                "redriven",
+            )
+            spoken.bring(replace(record_of(conn, id_), attempt=2))
+            assert asked.wait(PATIENCE)
+            assert not spoken.answered
+        assert outcomes(box, run) == ["done"]
+    assert len(provider.requests) == 1
+
+
+def test_what_is_final_before_an_attempt_that_was_emitted_is_over(
+    box: Deedbox, shop: Shop, conn: psycopg.Connection, spoken: Spoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A late answer may settle a call while its repeat is on its way: no stranger's record."""
+    monkeypatch.setattr(desk, "ABSENT_FOR", 0.05)
+    run = decide(box, charge(customer="c", cents=1))
+    (id_,) = ids(conn, run)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, result={"id": "ch_1"})
+    with Worker(box, Provider().handlers()):
+        spoken.bring(replace(record_of(conn, id_), attempt=2))
+        wait_until(lambda: spoken.answered == [id_])
+    assert not spoken.aside
+
+
 def test_a_row_that_never_appears_is_set_aside(
     box: Deedbox, spoken: Spoken, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # I5 I14

@@ -127,7 +127,7 @@ class Desk:
                 only_ours = True
                 await self._pause(delay.total_seconds())
                 asked, began = 0, now()
-            elif await self._wait(record, _seen(record, verdict), asked, now() - began):
+            elif await self._wait(record, _seen(record, verdict, now() - began), asked, now() - began):
                 asked += 1
                 only_ours = only_ours or verdict.word == "blocked"
             else:
@@ -359,11 +359,13 @@ def handling(tool: str) -> str:
     return f"handle {tool}"
 
 
-def _seen(record: Record, verdict: Verdict) -> str:
+def _seen(record: Record, verdict: Verdict, waited: float) -> str:
     """The verdict's word, or absent: the record is for an attempt that cannot be seen yet.
 
-    Every emission can be here before its transaction is visible, also that of a retry.
+    Every emission can be here before its transaction is visible, also that of a retry or a redrive. But what is final
+    stays so if a late answer came before that attempt began.
     """
-    if verdict.word in ("running", "held", "retry", "in_doubt") and record.attempt > verdict.attempt:
+    unsure = verdict.word == "final" and waited < ABSENT_FOR
+    if (unsure or verdict.word in ("running", "held", "retry", "in_doubt")) and record.attempt > verdict.attempt:
         return "absent"
     return verdict.word
