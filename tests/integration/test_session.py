@@ -46,7 +46,9 @@ async def test_one_that_is_closed_while_it_connects_leaves_no_connection(session
         await asked
 
 
-async def test_two_who_find_it_lost_get_the_same_new_one(session: Session, say: Statements) -> None:
+async def test_two_who_find_it_lost_get_the_same_new_one(
+    session: Session, say: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = [asyncio.create_task(session.once(say["box"])) for _ in range(2)]
     made: list[object] = []
     connect = session._connect
@@ -55,7 +57,35 @@ async def test_two_who_find_it_lost_get_the_same_new_one(session: Session, say: 
         made.append(None)
         return await connect()
 
-    session._connect = count  # type: ignore[method-assign]
+    monkeypatch.setattr(session, "_connect", count)
     await asyncio.gather(*asked)
     await session.close()
     assert len(made) == 1
+
+
+async def test_that_nobody_answers_is_said_once_until_somebody_does(
+    session: Session, say: Statements, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    connect, away = session._connect, True
+
+    async def perhaps() -> psycopg.AsyncConnection[tuple[object, ...]]:
+        if away:
+            raise psycopg.OperationalError("connection refused")
+        return await connect()
+
+    monkeypatch.setattr(session, "_connect", perhaps)
+
+    def said() -> int:
+        return caplog.text.count("Postgres does not answer (connection refused)")
+
+    for times in (1, 2):
+        for _ in range(3):
+            with pytest.raises(psycopg.OperationalError):
+                await session.once(say["box"])
+        assert said() == times
+        away = False
+        await session.once(say["box"])
+        assert session._conn is not None
+        await session._conn.close()
+        away = True
+    await session.close()

@@ -50,6 +50,7 @@ class Session:
         self._conn: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
         self._connecting = asyncio.Lock()  # who else finds it lost waits for the same new one
         self._closed = False
+        self._missed = False  # nobody answered when it was last made anew
         self.losses: int = 0
 
     async def open(self) -> None:
@@ -75,7 +76,12 @@ class Session:
 
     async def once(self, statement: sql.Composed, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The same without a second try; raises psycopg.Error also when the connection is lost."""
-        conn = await self._connected()
+        try:
+            conn = await self._connected()
+        except psycopg.OperationalError as problem:
+            self._miss(problem)
+            raise
+        self._missed = False
         try:
             return await _rows(conn, statement, parameters)
         except psycopg.Error as problem:
@@ -114,6 +120,12 @@ class Session:
     def _lose(self, problem: psycopg.Error) -> None:
         self.losses += 1
         log.warning("%s: %s", self._name, str(problem).strip())
+
+    def _miss(self, problem: psycopg.Error) -> None:
+        """Say that nobody answers, once until somebody does."""
+        if not self._missed:
+            self._missed = True
+            log.warning("%s: Postgres does not answer (%s): trying again", self._name, str(problem).strip())
 
 
 def is_transient(problem: BaseException) -> bool:

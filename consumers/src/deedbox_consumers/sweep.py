@@ -22,10 +22,10 @@ log: logging.Logger = logging.getLogger("deedbox.worker")
 EVERY = 1.0  # seconds: how soon a due call or a dead worker is noticed
 
 
-async def sweep(ledger: Ledger, lanes: Lanes | None, tools: Sequence[str], note: Callable[[], object]) -> None:
+async def sweep(ledger: Ledger, lanes: Lanes | None, tools: Sequence[str], note: Callable[[bool], object]) -> None:
     """Take a turn each second, for ever; calls of `tools` that it sets free go straight into the lanes.
 
-    `note` is told of each turn.
+    `note` is told of each turn, and whether it succeeded.
     """
     while True:
         try:
@@ -33,6 +33,7 @@ async def sweep(ledger: Ledger, lanes: Lanes | None, tools: Sequence[str], note:
         except psycopg.Error as problem:
             if not is_transient(problem):
                 raise
+            note(False)
         else:
             for turn in swept:
                 metrics.swept.labels(turn.duty).inc(int(turn.status or 0) if turn.duty == "pruned" else 1)
@@ -44,5 +45,5 @@ async def sweep(ledger: Ledger, lanes: Lanes | None, tools: Sequence[str], note:
             if free and lanes is not None:
                 for record in await ledger.records(free):
                     lanes.put(record)
-        note()
+            note(True)
         await asyncio.sleep(EVERY)

@@ -47,7 +47,9 @@ THREADS = 32
 ROOM = 3000  # records of one tool that wait for their claim, beside those that are performed
 LOOP_WITHIN = timedelta(seconds=30)  # a loop that does not turn for so long is stuck
 POLL_WITHIN = timedelta(minutes=2)  # a consumer commits and leaves inside a poll, while its broker may be slow
-SWEEP_WITHIN = timedelta(minutes=5)  # Postgres may be away: that is no reason to kill a worker
+SWEEP_WITHIN = timedelta(
+    minutes=5
+)  # for a turn, whether it succeeds or not: that Postgres is away is no reason to kill a worker
 LAST_WORDS = 5.0  # seconds for the last reports when the drain is over
 
 
@@ -245,7 +247,7 @@ class Worker:
         self._expect_progress()
         tasks = [
             self._watch(lease.keep()),
-            self._watch(sweep(ledger, lanes, self.tools, partial(self.progress.note, "sweep"))),
+            self._watch(sweep(ledger, lanes, self.tools, lambda _: self.progress.note("sweep"))),
             self._watch(desk.watch_pauses()),
             self._watch(Jam(ledger, lanes, source, self.tools).relieve()),
             self._watch(beat(self.progress)),

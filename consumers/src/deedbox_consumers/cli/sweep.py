@@ -64,11 +64,17 @@ async def _turn(ledger: Ledger) -> list[Swept]:
         await ledger.close()
 
 
+def _note(progress: Progress, succeeded: bool) -> None:
+    """It has nothing else to do, so a turn that comes to nothing is no progress."""
+    if succeeded:
+        progress.note("sweep")
+
+
 async def _for_ever(ledger: Ledger, progress: Progress) -> None:
     await ledger.open()
     try:
         await ledger.check(())
-        task = asyncio.create_task(turns.sweep(ledger, None, (), partial(progress.note, "sweep")))
+        task = asyncio.create_task(turns.sweep(ledger, None, (), partial(_note, progress)))
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, task.cancel)
