@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -58,3 +60,17 @@ def test_to_the_sweep_as_a_process_only_success_is_progress(monkeypatch: pytest.
     assert progress.parts()["sweep"].stuck
     _note(progress, True)
     assert not progress.parts()["sweep"].stuck
+
+
+def test_what_it_sets_free_is_left_to_others_while_a_tool_has_no_room() -> None:
+    """It was emitted, too, so it comes back by itself; a lane that is full takes no more than its room."""
+    freed = [Swept("retried", tool, uuid4(), "pending") for tool in ("full", "free", "not ours")]
+
+    class Ledger(Turns):
+        async def records(self, ids: Sequence[UUID]) -> Sequence[UUID]:
+            return ids
+
+    put: list[UUID] = []
+    lanes = SimpleNamespace(full=lambda tool: tool == "full", put=put.append)
+    run_hurried(_swept(Ledger(freed), lanes, ["full", "free"]))
+    assert put == [freed[1].id]
