@@ -434,7 +434,7 @@ def test_what_a_plain_wrapper_gives_back_after_the_deadline_is_no_result(  # I8
 
 
 def test_an_answer_that_comes_after_the_deadline_is_kept_and_settles_its_doubt(  # I8
-    box: Deedbox, conn: psycopg.Connection
+    box: Deedbox, conn: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider, go = Provider(), threading.Event()
 
@@ -450,6 +450,8 @@ def test_an_answer_that_comes_after_the_deadline_is_kept_and_settles_its_doubt( 
         go.set()
         wait_until(lambda: conn.execute("SELECT status FROM outcome").fetchall() == [("done",)])
         assert outcomes(box, run) == ["done"]
+    assert "it answered when its attempt was over" in caplog.text
+    assert "somebody else" not in caplog.text
 
 
 def test_an_agent_is_told_that_the_worker_beside_it_has_ended(box: Deedbox, monkeypatch: pytest.MonkeyPatch) -> None:

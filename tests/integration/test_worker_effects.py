@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from prometheus_client import REGISTRY
 
 from deedbox import Deedbox, Run, Tool, probe
 from deedbox.errors import NoHandler, NoProbe, Unsettled
@@ -79,7 +80,13 @@ def test_a_lost_answer_is_found_by_the_probe(bank: Deedbox, conn: psycopg.Connec
     assert status(conn, run) == ("done", 2, False)
 
 
+def counted(name: str, **labels: str) -> float:
+    """What this process has counted so far."""
+    return REGISTRY.get_sample_value(name, labels) or 0
+
+
 def test_a_probe_that_fails_has_found_nothing_out_and_is_asked_again(bank: Deedbox, conn: psycopg.Connection) -> None:
+    doubts = counted("deedbox_outcomes_total", tool="refund", status="in_doubt")
     provider, answers = Provider(), iter([CannotTell("it is down"), None])
 
     def say(_args: Any, attempt: Attempt) -> Any:
@@ -98,6 +105,7 @@ def test_a_probe_that_fails_has_found_nothing_out_and_is_asked_again(bank: Deedb
         wait_until(lambda: status(conn, run)[0] == "done")
     assert len(provider.requests) == 1
     assert len(provider.probes) == 3
+    assert counted("deedbox_outcomes_total", tool="refund", status="in_doubt") == doubts + 1  # it stayed in doubt
 
 
 def test_an_unkeyed_call_that_did_not_happen_is_sent_again_when_nothing_can_arrive_any_more(

@@ -3,7 +3,7 @@
 | metric | labels | counts |
 |---|---|---|
 | `deedbox_attempts_total` | tool, ended | attempts by how they ended, in the words of their reports |
-| `deedbox_outcomes_total` | tool, status | calls that became done, refused, gave_up or in_doubt here |
+| `deedbox_outcomes_total` | tool, status | calls that became done, refused, gave_up or in_doubt here, each doubt once |
 | `deedbox_late_total` | tool | reports that came too late and are kept |
 | `deedbox_effects_after_closing_total` | tool | of these, effects of calls that were closed without one |
 | `deedbox_strays_total` | tool | records that were set aside |
