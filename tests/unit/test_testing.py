@@ -43,6 +43,8 @@ async def test_a_handlers_test_is_three_lines() -> None:
 def test_an_attempt_is_as_a_worker_would_make_it() -> None:
     plain = attempt()
     assert (plain.key, plain.call, plain.number, plain.state) == ("box:run:1:0", "run:1:0", 1, None)
+    assert plain.tool
+    assert attempt(tool="charge_customer").tool == "charge_customer"
     assert (plain.lost, plain.marked) == (False, False)
     assert 0 < plain.time_left <= 60
 

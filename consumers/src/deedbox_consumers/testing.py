@@ -16,7 +16,13 @@ __all__ = ["attempt"]
 
 
 def attempt(
-    key: str = "box:run:1:0", number: int = 1, time_left: float = 60.0, state: Any = None, lost: bool = False
+    key: str = "box:run:1:0",
+    number: int = 1,
+    time_left: float = 60.0,
+    state: Any = None,
+    lost: bool = False,
+    *,
+    tool: str = "tool",
 ) -> Attempt:
     """An attempt as a worker would make it.
 
@@ -25,6 +31,8 @@ def attempt(
     time_left  seconds until its deadline
     state      what the lifespan of the handlers would have yielded
     lost       whether the worker's lease has passed
+    tool       the tool's name
     """
     call = key.partition(":")[2] or key
-    return Attempt(key=key, call=call, number=number, until=now() + time_left, lost=lambda: lost, state=state)
+    until = now() + time_left
+    return Attempt(key=key, call=call, tool=tool, number=number, until=until, lost=lambda: lost, state=state)
