@@ -416,7 +416,7 @@ def test_an_async_probe_in_a_plain_wrapper_is_asked(bank: Deedbox) -> None:
 
 
 def test_what_a_plain_wrapper_gives_back_after_the_deadline_is_no_result(  # I8
-    box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    box: Deedbox, conn: psycopg.Connection
 ) -> None:
     class Work:
         def __await__(self) -> Any:
@@ -424,7 +424,7 @@ def test_what_a_plain_wrapper_gives_back_after_the_deadline_is_no_result(  # I8
 
     provider, go = Provider(), threading.Event()
     provider.on[lookup.name] = lambda _, attempt: go.wait(PATIENCE) and Work() if attempt.number == 1 else None
-    monkeypatch.setattr(lookup, "deadline", timedelta(milliseconds=50))
+    conn.execute("UPDATE tool SET deadline = '0.05 s'")
     with Worker(box, provider.handlers(), threads=1):
         run = decide(box, lookup(order="o"))
         wait_until(lambda: status(conn, run)[2])

@@ -39,6 +39,8 @@ async def sweep(ledger: Ledger, lanes: Lanes | None, tools: Sequence[str], note:
                 metrics.swept.labels(turn.duty).inc(int(turn.status or 0) if turn.duty == "pruned" else 1)
                 if turn.duty == "found":
                     log.error("The full scan found a call that was forgotten: %s of %s", turn.id, turn.tool)
+                elif turn.duty == "failed":
+                    log.error("The sweep cannot judge the call %s of %s: %s", turn.id, turn.tool, turn.status)
             # Of a tool without room they come again: they were emitted, too.
             room = [tool for tool in tools if lanes is not None and not lanes.full(tool)]
             free = [turn.id for turn in swept if turn.id is not None and turn.status == "pending" and turn.tool in room]
