@@ -332,9 +332,9 @@ async def test_what_it_cannot_cope_with_leaves_no_call_running_and_no_connection
             raise
 
     provider.on[charge.name] = close_slowly
+    run = decide(box, charge(customer="c", cents=1))
     with pytest.raises(psycopg.errors.UndefinedFunction):
         async with Worker(None, provider.handlers(), database_url=shop.url, schema=shop.schema):
-            run = decide(box, charge(customer="c", cents=1))
             await asyncio.to_thread(wait_until, lambda: provider.requests)
             conn.execute("DROP FUNCTION pending")
             await asyncio.to_thread(wait_until, lambda: "cannot go on" in caplog.text)

@@ -14,7 +14,7 @@ import pytest
 from deedbox import Deedbox
 from deedbox_consumers import Attempt, Worker, jam, worker
 from tests.support.fleet import PATIENCE, Provider, decide, ids, outcomes, status, wait_until
-from tests.support.shop import Receipt, Shop, charge, mail
+from tests.support.shop import Receipt, Shop, charge, lookup, mail
 
 
 def test_a_key_that_is_stuck_never_slows_other_keys_however_many_wait_behind_it(
@@ -43,6 +43,46 @@ def test_a_key_that_is_stuck_never_slows_other_keys_however_many_wait_behind_it(
             assert outcomes(box, other) == ["done"] * 20
         loops[0].call_soon_threadsafe(go.set)
         assert outcomes(box, stuck) == ["done"] * 21
+
+
+def test_nor_does_one_that_is_stuck_in_the_ledger_or_many_of_them(
+    shop: Shop, box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their predecessors are in doubt elsewhere: no lane has claimed anything, and all are blocked."""
+    monkeypatch.setattr(worker, "ROOM", 5)
+    monkeypatch.setattr(jam, "SHORT_OF_ROOM", 0.0)
+    monkeypatch.setattr(jam, "EVERY", 0.01)
+    with shop.hands() as hands:
+        doubts = [decide(box, mail(to=f"{key}@x", text="in doubt")) for key in range(8)]
+        for id_, attempt in hands.take().items():
+            hands.finish(id_, attempt, "unknown")
+        conn.execute("UPDATE outcome SET status = 'in_doubt', next_at = 'infinity'")
+        behind = [decide(box, *(mail(to=f"{key}@x", text=str(n)) for n in range(10))) for key in range(8)]
+    provider = Provider()
+    with Worker(None, provider.handlers(), database_url=shop.url, schema=shop.schema, concurrency=5):
+        for number in range(3):
+            other = decide(box, *(mail(to=f"{number}.{n}@y", text="other") for n in range(20)))
+            assert outcomes(box, other) == ["done"] * 20
+        for doubt in doubts:
+            done = '{"id": "x"}'
+            conn.execute("SELECT resolve(%s, %s, 'ann', NULL)", [f"{doubt.id}:1:0", done])
+        for run in behind:
+            assert outcomes(box, run) == ["done"] * 10
+
+
+def test_calls_that_are_blocked_or_paused_fill_no_page_of_what_is_pending(
+    box: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """The source poll would bring them again and again, and no other call beside them."""
+    first, *_ = ids(conn, decide(box, *(mail(to="a@x", text=str(n)) for n in range(5))))
+    paused = decide(box, lookup(order="o"))
+    (last,) = ids(conn, decide(box, charge(customer="c", cents=1)))
+    conn.execute("UPDATE outcome SET next_at = clock_timestamp()")
+    conn.execute("UPDATE tool SET paused = true WHERE name = 'read_order'")
+    with shop.hands() as hands:
+        assert set(hands.pending()) == {first, last}
+        conn.execute("UPDATE tool SET paused = false")
+        assert set(hands.pending()) == {first, last, *ids(conn, paused)}
 
 
 def test_who_has_lost_its_lease_is_told_and_logged_and_what_it_says_changes_nothing(  # I7 I8

@@ -23,7 +23,7 @@ class Work:
         self.began: list[UUID] = []
         self.let: defaultdict[UUID, asyncio.Event] = defaultdict(asyncio.Event)
 
-    async def __call__(self, record: Record, _: object) -> None:
+    async def __call__(self, record: Record, *_: object) -> None:
         self.began.append(record.id)
         await self.let[record.id].wait()
 
@@ -97,7 +97,7 @@ async def test_a_call_is_in_one_lane_once() -> None:
 async def test_another_record_of_a_claimed_call_waits_behind_it() -> None:  # I5
     let, claims = asyncio.Event(), list[UUID]()
 
-    async def work(record: Record, claimed: Callable[[], object]) -> None:
+    async def work(record: Record, claimed: Callable[[], object], _: object) -> None:
         claims.append(record.id)
         claimed()
         await let.wait()
@@ -194,20 +194,20 @@ async def test_what_waits_behind_a_call_that_takes_long_is_told_and_can_be_let_g
     monkeypatch.setattr(lane, "now", lambda: moment)
     let = asyncio.Event()
 
-    async def work(record: Record, claimed: Callable[[], object]) -> None:
+    async def work(record: Record, claimed: Callable[[], object], blocked: Callable[[], object]) -> None:
         if record.order_key != "waits for its turn":
-            claimed()
+            (blocked if record.order_key == "blocked" else claimed)()
         await let.wait()
 
     lanes = Lanes(work, fail=lambda _: None)
-    stuck = [record("stuck") for _ in range(3)]
-    for one in (*stuck, record("waits for its turn"), record("waits for its turn"), record("a", "mail")):
+    stuck, blocked = [record("stuck") for _ in range(3)], [record("blocked") for _ in range(2)]
+    for one in (*stuck, *blocked, record("waits for its turn"), record("waits for its turn"), record("a", "mail")):
         lanes.put(one)
     await turn()
     assert lanes.stuck("charge", 60) == []
     moment += 61
-    # One that is not claimed waits for its tool, not for its key.
-    assert lanes.stuck("charge", 60) == [(stuck[0], stuck[1:])]
+    # One that is neither claimed nor blocked waits for its tool, not for its key.
+    assert lanes.stuck("charge", 60) == [(stuck[0], stuck[1:]), (blocked[0], blocked[1:])]
     assert lanes.drop(lambda one: one in stuck) == stuck[1:]
     assert [lanes.waiting(one.id) for one in stuck] == [None, None, None]
     let.set()

@@ -59,7 +59,7 @@ class Received:
         self.let[id_].set()
         await _turn()
 
-    async def _work(self, record: Record, _: object) -> None:
+    async def _work(self, record: Record, *_: object) -> None:
         await self.let.setdefault(record.id, asyncio.Event()).wait()
         self.source.done(record)
 

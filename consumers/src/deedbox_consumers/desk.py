@@ -101,7 +101,7 @@ class Desk:
         self.running: set[Claimed] = set()
         self.blocked: set[Future[Any]] = self._performer.blocked
 
-    async def attend(self, record: Record, claimed: Callable[[], object]) -> None:
+    async def attend(self, record: Record, claimed: Callable[[], object], blocked: Callable[[], object]) -> None:
         """Take one record to its end: read it, claim it, perform it; or find out that there is nothing to do."""
         decoded = await self._read(record)
         if isinstance(decoded, str) and not await self._is_ours(record):
@@ -133,11 +133,13 @@ class Desk:
                 asked, began = 0, now()
             elif await self._wait(record, _seen(record, verdict, now() - began), asked, now() - began):
                 asked += 1
-                only_ours = only_ours or verdict.word == "blocked"
+                if verdict.word == "blocked":
+                    only_ours = True
+                    blocked()
             else:
                 return
         if only_ours:
-            await self._ledger.let_go(record.id)
+            await self._ledger.let_go([record.id])
 
     async def perform(self, call: Claimed) -> Any:
         """What the handler returns; raises what it raised, TimeoutError at the attempt's deadline."""
@@ -171,6 +173,10 @@ class Desk:
     def closing(self) -> bool:
         """Whether no more is claimed."""
         return self._closing.is_set()
+
+    def hurry(self, record: Record) -> None:
+        """Wait no longer for what blocks this record's order key."""
+        _remember(self._stuck, (record.tool, record.order_key))
 
     def close(self) -> None:
         """Claim no more; what is claimed and was never sent is given back."""
@@ -314,7 +320,7 @@ class Desk:
         key = record.tool, record.order_key
         if word == "blocked" and (waited > BLOCKED_FOR or key in self._stuck):
             _remember(self._stuck, key)
-            await self._ledger.let_go(record.id)
+            await self._ledger.let_go([record.id])
             return False
         await self._pause(WAITING[min(asked, len(WAITING) - 1)])
         return True

@@ -1,4 +1,4 @@
-"""Lanes that do not get on: what waits behind a call that takes long is left to the ledger until that is over.
+"""Lanes that do not get on: what waits behind a call that takes long, or is blocked, is left to the ledger until then.
 
 Else one order key could fill the room of its tool and stop all others, and its offsets would hold back what is
 committed, and what the ledger hears of how far its workers have come.
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from deedbox_consumers.lane import Lanes
@@ -23,20 +23,31 @@ if TYPE_CHECKING:
     Key = tuple[str, str]
 
 EVERY = 1.0  # seconds
-LONG = 60.0  # seconds that a call may take before those behind it are let go
-SHORT_OF_ROOM = 5.0  # the same, while less than half of its tool's room is free
+LONG = 60.0  # seconds that a call may take, or be blocked, before those behind it are let go
+SHORT_OF_ROOM = 5.0  # the same, while less than half of its tool's room is free; then one that is blocked goes, too
 AT_ONCE = 100  # records of a key: their arguments are read with them
 REMEMBERED = 100_000  # calls; if there are more, the sweep brings them one by one
 
 
 class Jam:
-    """The calls that were let go, by order key: fetched when it gets on; the sweep has them, too, one by one."""
+    """The calls that were let go, by order key: fetched when it gets on; the sweep has them, too, one by one.
 
-    def __init__(self, ledger: Ledger, lanes: Lanes, source: Source, tools: Sequence[str]) -> None:
+    `hurry` is told of a record whose lane is not to wait any longer, should it be blocked.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        lanes: Lanes,
+        source: Source,
+        tools: Sequence[str],
+        hurry: Callable[[Record], object] = lambda _: None,
+    ) -> None:
         self._ledger = ledger
         self._lanes = lanes
         self._source = source
         self._tools = tools
+        self._hurry = hurry
         self._let_go: dict[Key, deque[UUID]] = {}
         self._behind: dict[Key, Record] = {}  # the call for which they were let go
 
@@ -45,8 +56,10 @@ class Jam:
         while True:
             await asyncio.sleep(EVERY)
             for tool in self._tools:
-                patience = SHORT_OF_ROOM if self._lanes.full(tool, resting=True) else LONG
-                for first, behind in self._lanes.stuck(tool, patience):
+                short = self._lanes.full(tool, resting=True)
+                for first, behind in self._lanes.stuck(tool, SHORT_OF_ROOM if short else LONG):
+                    if short:
+                        self._hurry(first)
                     await self._leave(first, behind)
             for key, first in list(self._behind.items()):
                 if not self._lanes.is_first(first):
@@ -58,8 +71,7 @@ class Jam:
         for start in range(0, len(behind), AT_ONCE):
             page = behind[start : start + AT_ONCE]
             known = {record.id for record in await self._ledger.records([record.id for record in page])}
-            for id_ in known:
-                await self._ledger.let_go(id_)
+            await self._ledger.let_go(list(known))
             let_go = {id(record) for record in page if record.id in known}
             for record in self._lanes.drop(partial(_is_one_of, let_go)):
                 self._source.done(record)

@@ -21,27 +21,28 @@ ROOM_BYTES = 64 * 2**20  # of the arguments of one tool's records: they may be l
 
 
 class Lane:
-    """The records of one order key; the first is at work, and its call claimed at a moment or (None) not yet."""
+    """The records of one order key; the first is at work, and claimed or blocked since a moment, or (None) neither."""
 
-    __slots__ = ("claimed_at", "records")
+    __slots__ = ("records", "since")
 
     def __init__(self, record: Record) -> None:
         self.records: deque[Record] = deque((record,))
-        self.claimed_at: float | None = None
+        self.since: float | None = None
 
 
 class Lanes:
     """All that this worker has received and not finished.
 
     `work` takes one record to its end, and says when its call is claimed: another record of the call is then no longer
-    one too many. It is called for the next record of a key when the one before is at its end.
+    one too many; and, with another word, when it is blocked by what the ledger has before it. It is called for the next
+    record of a key when the one before is at its end.
     `fail` is told what a lane could not cope with, which is the end of the worker. `room` is how many records of one
     tool, and `room_bytes` how much of them, are taken before its source rests: one that is paused stops no other.
     """
 
     def __init__(
         self,
-        work: Callable[[Record, Callable[[], object]], Awaitable[None]],
+        work: Callable[[Record, Callable[[], object], Callable[[], object]], Awaitable[None]],
         fail: Callable[[BaseException], None],
         room: int = 4000,
         room_bytes: int = ROOM_BYTES,
@@ -90,12 +91,12 @@ class Lanes:
             task.add_done_callback(partial(self._ended, key, lane))
 
     def stuck(self, tool: str, patience: float) -> list[tuple[Record, list[Record]]]:
-        """The tool's calls that were claimed more than `patience` seconds ago, each with what waits behind it."""
+        """The tool's calls that are claimed or blocked for more than `patience` seconds, and what waits behind each."""
         since = now() - patience
         return [
             (lane.records[0], list(lane.records)[1:])
             for (name, *_), lane in self._lanes.items()
-            if name == tool and lane.claimed_at is not None and lane.claimed_at < since
+            if name == tool and lane.since is not None and lane.since < since
         ]
 
     def is_first(self, record: Record) -> bool:
@@ -141,15 +142,18 @@ class Lanes:
     async def _run(self, key: Key, lane: Lane) -> None:
         while lane.records:
             first = lane.records[0]
-            await self._work(first, partial(self._claimed, lane, first))
-            lane.claimed_at = None
+            await self._work(first, partial(self._claimed, lane, first), partial(self._blocked, lane))
+            lane.since = None
             self._forget(lane.records.popleft())
         del self._lanes[key]
 
     def _claimed(self, lane: Lane, record: Record) -> None:
-        if lane.claimed_at is None:
-            lane.claimed_at = now()
+        self._blocked(lane)
         self._waits_no_more(record)
+
+    def _blocked(self, lane: Lane) -> None:
+        if lane.since is None:
+            lane.since = now()
 
     def _waits_no_more(self, record: Record) -> None:
         if self._waiting.get(record.id) is record:

@@ -201,9 +201,9 @@ class Ledger:
         """Which of these tools are paused."""
         return {name for (name,) in await self._leases.rows(self._say["paused"], [list(tools)])}
 
-    async def let_go(self, id_: UUID) -> None:
-        """Let a blocked call wait in the ledger: the finish of its predecessor makes it due."""
-        await self._leases.rows(self._say["let_go"], [[id_]])
+    async def let_go(self, ids: Sequence[UUID]) -> None:
+        """Let pending calls wait in the ledger alone: the finish of what blocks them makes them due, and the sweep."""
+        await self._leases.rows(self._say["let_go"], [list(ids)])
 
     async def set_aside(self, record: Sequence[Any]) -> None:
         """Keep a Kafka record that cannot be taken: topic, partition, offset, key, headers as JSON, value, reason."""

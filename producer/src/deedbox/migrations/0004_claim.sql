@@ -129,13 +129,18 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
   ORDER BY a.id
 $$;
 
--- Pending calls of these tools, oldest first, by a range of the primary key: from p_from, or everything that is open.
+-- Pending calls of these tools, oldest first, by a range of the primary key: from p_from, or everything that is open and
+-- can be claimed now. What is paused or blocked becomes due by itself; it would fill the page at each look.
 CREATE FUNCTION pending(p_tools text[], p_from uuid, p_limit int) RETURNS SETOF uuid
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 BEGIN
   IF p_from IS NULL THEN
-    RETURN QUERY SELECT o.action_id FROM outcome o
-      WHERE o.next_at IS NOT NULL AND o.status = 'pending' AND o.tool = ANY (p_tools) ORDER BY o.next_at LIMIT p_limit;
+    RETURN QUERY SELECT o.action_id FROM tool t JOIN outcome o ON o.tool = t.name
+      WHERE t.name = ANY (p_tools) AND NOT t.paused AND o.next_at IS NOT NULL AND o.status = 'pending'
+        AND NOT EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
+              AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+                   OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL))
+      ORDER BY o.next_at LIMIT p_limit;
   END IF;
   RETURN QUERY SELECT o.action_id FROM outcome o
     WHERE o.action_id >= coalesce(p_from, (SELECT watermark FROM box))
