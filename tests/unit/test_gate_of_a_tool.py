@@ -9,16 +9,18 @@ from datetime import timedelta
 import pytest
 
 from deedbox_consumers import Limits
-from deedbox_consumers.gate import Gate
+from deedbox_consumers.gate import Gate, Through
 from tests.support.hurried import all_quiet, run_hurried
 
 
 class Line:
     """Calls before a gate, and which of them are through."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, begins: bool = True) -> None:
+        self.begins = begins  # at once, when it is through
         self.gate = Gate("charge_customer", limits)
         self.through: list[int] = []
+        self.inside: dict[int, Through] = {}
         self.turned_away: list[int] = []
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.times: list[float] = []
@@ -28,18 +30,26 @@ class Line:
             self.tasks[number] = asyncio.ensure_future(self._enter(number))
 
     async def _enter(self, number: int) -> None:
-        if await self.gate.enter():
+        if (through := await self.gate.enter()) is not None:
             self.times.append(asyncio.get_running_loop().time())
             self.through.append(number)
+            self.inside[number] = through
+            if self.begins:
+                self.gate.began(through)
         else:
             self.turned_away.append(number)
+
+    def leave(self, number: int) -> None:
+        """This one is over."""
+        self.gate.leave(self.inside.pop(number))
 
     async def fail(self, times: int) -> None:
         """So many calls that come to no answer, one after the other."""
         for _ in range(times):
-            assert await self.gate.enter()
-            self.gate.failed()
-            self.gate.leave()
+            through = await self.gate.enter()
+            assert through is not None
+            self.gate.failed(through)
+            self.gate.leave(through)
 
 
 def test_without_limits_all_go_through() -> None:
@@ -60,11 +70,11 @@ def test_so_many_at_once_in_the_order_they_came() -> None:
         line.come(1, 2, 3, 4, 5)
         await all_quiet()
         assert line.through == [1, 2]
-        line.gate.leave()
+        line.leave(1)
         await all_quiet()
         assert line.through == [1, 2, 3]
-        line.gate.leave(begun=False)
-        line.gate.leave()
+        line.leave(2)
+        line.leave(3)
         await all_quiet()
         assert line.through == [1, 2, 3, 4, 5]
 
@@ -79,7 +89,7 @@ def test_one_that_is_stuck_takes_one_place_only() -> None:
             line.come(number)
             await all_quiet()
             assert line.through[-1] == number
-            line.gate.leave()
+            line.leave(number)
 
     run_hurried(scene())
 
@@ -90,7 +100,7 @@ def test_one_who_gives_up_waiting_keeps_no_place() -> None:
         line.come(1, 2, 3)
         await all_quiet()
         line.tasks[2].cancel()  # waits for a place
-        line.gate.leave()
+        line.leave(1)
         await all_quiet()
         line.tasks[3].cancel()  # waits for the rate
         await all_quiet()
@@ -104,7 +114,8 @@ def test_one_who_gives_up_waiting_keeps_no_place() -> None:
 @pytest.mark.parametrize(
     ("limits", "times"),
     [
-        (Limits(rate=2), [0, 0, 0.5, 1, 1.5]),
+        (Limits(rate=2), [0, 0, 1, 1, 2]),
+        (Limits(rate=2.9), [0, 0, 1, 1, 2]),
         (Limits(rate=0.5), [0, 2, 4, 6, 8]),
         (Limits(rate=1, per=timedelta(hours=1)), [0, 3600, 7200, 10800, 14400]),
     ],
@@ -124,8 +135,9 @@ def test_what_was_not_ours_costs_nothing_of_the_rate() -> None:
     async def scene() -> None:
         gate = Gate("charge_customer", Limits(rate=2, per=timedelta(hours=1)))
         for _ in range(1000):  # records of calls that are over already
-            assert await gate.enter()
-            gate.leave(begun=False)
+            through = await gate.enter()
+            assert through is not None
+            gate.leave(through)
         assert asyncio.get_running_loop().time() == 0
         line = Line()
         line.gate = gate
@@ -133,35 +145,42 @@ def test_what_was_not_ours_costs_nothing_of_the_rate() -> None:
         await all_quiet()
         assert line.through == [1, 2]  # what was given back was no more than there was
         await line.tasks[3]
-        assert line.times[-1] == pytest.approx(1800)
+        assert line.times[-1] == pytest.approx(3600)
 
     run_hurried(scene())
 
 
-def test_a_token_that_comes_back_goes_to_the_first_who_waits() -> None:
+def test_whose_part_of_the_rate_is_not_used_leaves_it_to_the_first_who_waits() -> None:
     async def scene() -> None:
-        line = Line(Limits(rate=1, per=timedelta(hours=1)))
+        line = Line(Limits(rate=1, per=timedelta(hours=1)), begins=False)
         line.come(1, 2, 3)
         await all_quiet()
         assert line.through == [1]
-        line.gate.leave(begun=False)
+        line.leave(1)
         await all_quiet()
         assert line.through == [1, 2]
 
     run_hurried(scene())
 
 
-def test_tokens_that_came_back_are_not_saved_up() -> None:
+def test_those_that_are_through_and_have_not_begun_count_however_long_that_takes() -> None:
+    """The ledger does not answer, and then answers all of them at once."""
+
     async def scene() -> None:
-        line = Line(Limits(rate=2, per=timedelta(hours=1)))
-        line.come(1, 2)
+        line = Line(Limits(rate=2, per=timedelta(seconds=1)), begins=False)
+        line.come(*range(6))
+        await asyncio.sleep(60)
+        assert line.through == [0, 1]
+        for number in (0, 1):
+            line.gate.began(line.inside[number])
+        await asyncio.sleep(0.9)
+        assert line.through == [0, 1]
+        await asyncio.sleep(0.2)
+        assert line.through == [0, 1, 2, 3]
+        for number in (2, 3):
+            line.leave(number)  # none of ours
         await all_quiet()
-        line.gate.leave(begun=False)
-        line.gate.leave(begun=False)
-        await asyncio.sleep(7200)  # the bucket is full again
-        line.come(3, 4, 5)
-        await all_quiet()
-        assert line.through == [1, 2, 3, 4]
+        assert line.through == [0, 1, 2, 3, 4, 5]
 
     run_hurried(scene())
 
@@ -170,9 +189,11 @@ def test_the_breaker_opens_after_so_many_in_a_row_then_lets_one_see(caplog: pyte
     async def scene() -> None:
         line = Line(Limits(breaker=3, open_for=timedelta(seconds=30)))
         await line.fail(2)
-        assert await line.gate.enter()
+        line.come(0)
+        await all_quiet()
+        line.through.clear()
         line.gate.succeeded()  # a refusal will do
-        line.gate.leave()
+        line.leave(0)
         await line.fail(3)
         assert line.gate.broken
         line.come(1, 2, 3)
@@ -180,14 +201,14 @@ def test_the_breaker_opens_after_so_many_in_a_row_then_lets_one_see(caplog: pyte
         assert line.through == []
         await asyncio.sleep(2)
         assert line.through == [1]
-        line.gate.failed()
-        line.gate.leave()
+        line.gate.failed(line.inside[1])
+        line.leave(1)
         await asyncio.sleep(29)
         assert line.through == [1]
         await asyncio.sleep(2)
         assert line.through == [1, 2]
         line.gate.succeeded()
-        line.gate.leave()
+        line.leave(2)
         await all_quiet()
         assert line.through == [1, 2, 3]
         assert not line.gate.broken
@@ -207,9 +228,33 @@ def test_one_that_went_to_see_and_never_began_lets_another_see() -> None:
         line.come(1, 2)
         await asyncio.sleep(31)
         assert line.through == [1]
-        line.gate.leave(begun=False)
+        line.leave(1)
         await all_quiet()
         assert line.through == [1, 2]
+
+    run_hurried(scene())
+
+
+def test_only_the_one_that_went_to_see_lets_another_see() -> None:
+    """Others come back meanwhile, with no answer or without a word: such as threads that hung."""
+
+    async def scene() -> None:
+        line = Line(Limits(breaker=1, open_for=timedelta(seconds=30)))
+        line.come(1, 2, 3)
+        await all_quiet()
+        line.gate.failed(line.inside[1])
+        line.leave(1)
+        line.come(4, 5)
+        await asyncio.sleep(31)
+        assert line.through == [1, 2, 3, 4]
+        line.leave(2)
+        line.gate.failed(line.inside[3])
+        line.leave(3)
+        await asyncio.sleep(60)
+        assert line.through == [1, 2, 3, 4]
+        line.leave(4)
+        await all_quiet()
+        assert line.through == [1, 2, 3, 4, 5]
 
     run_hurried(scene())
 
@@ -219,11 +264,11 @@ def test_those_that_had_begun_before_do_not_keep_the_breaker_open() -> None:
         line = Line(Limits(breaker=1, open_for=timedelta(seconds=30)))
         line.come(1, 2, 3)
         await all_quiet()
-        line.gate.failed()
-        line.gate.leave()
+        line.gate.failed(line.inside[1])
+        line.leave(1)
         await asyncio.sleep(20)
-        line.gate.failed()
-        line.gate.leave()
+        line.gate.failed(line.inside[2])
+        line.leave(2)
         line.come(4)
         await asyncio.sleep(11)
         assert line.through == [1, 2, 3, 4]
@@ -266,7 +311,7 @@ def test_a_slow_a_broken_and_a_paused_tool_hold_up_no_other() -> None:
             other.come(number)
             await all_quiet()
             other.gate.succeeded()
-            other.gate.leave()
+            other.leave(number)
         assert other.through == list(range(10))
         assert (slow.through, broken.through, paused.through) == ([0], [], [])
 
@@ -288,7 +333,7 @@ def test_closed_turns_everybody_away_at_once(limits: Limits) -> None:
         line.come(1)
         await line.tasks[1]
         if limits.breaker == 1:
-            line.gate.failed()
+            line.gate.failed(line.inside[1])
         line.come(2, 3, 4, 5)
         await all_quiet()
         line.gate.close()
@@ -296,7 +341,7 @@ def test_closed_turns_everybody_away_at_once(limits: Limits) -> None:
         await asyncio.gather(*line.tasks.values())
         assert line.through == [1]
         assert sorted(line.turned_away) == [2, 3, 4, 5, 6]
-        line.gate.leave()
+        line.leave(1)
 
     run_hurried(scene())
 

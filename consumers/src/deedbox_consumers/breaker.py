@@ -1,8 +1,6 @@
 """A circuit breaker: a provider that does not answer is left alone for a while.
 
-The libraries for this (purgatory, pybreaker, aiobreaker, circuitbreaker, hyx) wrap one call and refuse it while open.
-Here a call that may not go yet waits, before anybody holds it, and what became of it is known only when it is judged;
-so these are the few lines of it, without a clock or a lock of their own.
+docs/decisions/limits-of-our-own.md tells why it is no library.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ class Breaker:
         self._open_for = open_for
         self._failures = 0
         self._until: float | None = None  # when one may go to see; None: closed
-        self._seeing = False
+        self._seer: object = None  # the one that went
 
     @property
     def closed(self) -> bool:
@@ -30,30 +28,33 @@ class Breaker:
         """Seconds until one may go, 0 for now; None: when the one that went to see is back."""
         if self._until is None:
             return 0.0
-        return None if self._seeing else max(0.0, self._until - now)
+        return None if self._seer is not None else max(0.0, self._until - now)
 
-    def go(self, now: float) -> bool:
+    def go(self, who: object, now: float) -> bool:
         """Take the way, if one may go now."""
         if self.wait(now) != 0.0:
             return False
-        self._seeing = not self.closed
+        if not self.closed:
+            self._seer = who
         return True
 
     def succeeded(self) -> bool:
         """The provider answered somebody; whether that closes the breaker."""
         opens = self._until is not None
-        self._failures, self._until, self._seeing = 0, None, False
+        self._failures, self._until, self._seer = 0, None, None
         return opens
 
-    def failed(self, now: float) -> bool:
+    def failed(self, who: object, now: float) -> bool:
         """Somebody came to no answer; whether that opens the breaker."""
         self._failures += 1
         was_closed = self._until is None
-        if self._limit is None or not (self._seeing or (was_closed and self._failures >= self._limit)):
+        enough = self._limit is not None and was_closed and self._failures >= self._limit
+        if not enough and (was_closed or who is not self._seer):
             return False  # one that had gone before it opened tells nothing new
-        self._until, self._seeing = now + self._open_for, False
+        self._until, self._seer = now + self._open_for, None
         return was_closed
 
-    def left(self) -> None:
-        """Somebody came back and told neither: if it went to see, another may."""
-        self._seeing = False
+    def left(self, who: object) -> None:
+        """Somebody came back: if it went to see and told nothing, another may."""
+        if who is self._seer:
+            self._seer = None

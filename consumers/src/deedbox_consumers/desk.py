@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from deedbox.codec import Codec
-    from deedbox_consumers.gate import Gate
+    from deedbox_consumers.gate import Gate, Through
     from deedbox_consumers.handlers import Handler
     from deedbox_consumers.health import Progress
     from deedbox_consumers.lease import Lease
@@ -110,7 +110,7 @@ class Desk:
         gate = self._gates[record.tool]
         asked, began = 0, now()
         only_ours = False  # once Kafka has heard that the record is done with, nobody has it but this lane
-        while await gate.enter():
+        while (through := await gate.enter()) is not None:
             call: Claimed | None = None
             delay: timedelta | None = None
             try:
@@ -118,13 +118,14 @@ class Desk:
                 if verdict.word == "claimed":
                     self._stuck.discard((record.tool, record.order_key))
                     call = self._open(record, decoded, verdict)
+                    gate.began(through)
                     claimed()
                     self._source.done(record)
-                    delay = await self._attempt(call, decoded, verdict)
+                    delay = await self._attempt(call, decoded, verdict, through)
                     if delay is None:
                         return
             finally:
-                self._performer.release(call, partial(self._leave, record.tool, begun=call is not None))
+                self._performer.release(call, partial(self._leave, record.tool, through))
                 if call is not None:
                     self._got_on(record.tool)
             if delay is not None:  # tried again soon: the lane keeps the call
@@ -240,7 +241,9 @@ class Desk:
         keyed = verdict.window_left is not None
         return Claimed(record, tool, args, attempt, verdict.owner, probes, keyed)
 
-    async def _attempt(self, call: Claimed, decoded: Decoded | str, verdict: Verdict) -> timedelta | None:
+    async def _attempt(
+        self, call: Claimed, decoded: Decoded | str, verdict: Verdict, through: Through
+    ) -> timedelta | None:
         """Perform or ask, and record it; the delay after which the lane is to go on with the call."""
         self.running.add(call)
         self._at_work[call.tool.name] += 1
@@ -263,12 +266,15 @@ class Desk:
             metrics.running.labels(call.tool.name).dec()
         if call.sent:
             gate = self._gates[call.tool.name]
-            (gate.failed if report.broken else gate.succeeded)()
+            if report.broken:
+                gate.failed(through)
+            else:
+                gate.succeeded()
         return report.delay
 
-    def _leave(self, tool: str, *, begun: bool) -> None:
-        self._gates[tool].leave(begun=begun)
-        if begun:
+    def _leave(self, tool: str, through: Through) -> None:
+        self._gates[tool].leave(through)
+        if through.begun:
             self._got_on(tool)
 
     def _got_on(self, tool: str) -> None:

@@ -14,12 +14,21 @@ from deedbox_consumers.slots import Slots
 log: logging.Logger = logging.getLogger("deedbox.worker")
 
 
+class Through:
+    """One that is through a gate; whether it has begun is the gate's affair."""
+
+    __slots__ = ("begun",)
+
+    def __init__(self) -> None:
+        self.begun = False
+
+
 class Gate:
     """Lets calls of one tool through as its limits allow, in the order in which they came.
 
-        if await gate.enter():       # before the claim: who waits here holds no lease
-            try: ...                 # claim; if it is ours perform it, and say gate.succeeded() or gate.failed()
-            finally: gate.leave()    # or gate.leave(begun=False): it was not ours
+        if (through := await gate.enter()) is not None:  # before the claim: who waits here holds no lease
+            try: ...  # claim; if it is ours: gate.began(through), perform it, gate.succeeded() or gate.failed(through)
+            finally: gate.leave(through)
 
     Each tool has one, so a tool that is slow, broken or paused holds up no other. All but the first in line wait
     without looking: a line of thousands costs nothing. For one event loop.
@@ -47,14 +56,15 @@ class Gate:
         """Whether the breaker is open: the provider is left alone."""
         return not self._breaker.closed
 
-    async def enter(self) -> bool:
-        """Wait until all limits let one through; False: the gate was closed, do not go on. Each True needs a leave."""
+    async def enter(self) -> Through | None:
+        """Wait until all limits let one through; None: the gate was closed. What is given has to leave."""
         if self._slots is not None:
             await self._slots.acquire()
+        one = Through()
         try:
             await self._door.acquire()
             try:
-                through = await self._pass()
+                through = await self._pass(one)
             finally:
                 self._door.release()
         except asyncio.CancelledError:
@@ -62,15 +72,14 @@ class Gate:
             raise
         if not through:
             self._free()
-        return through
+        return one if through else None
 
-    def leave(self, *, begun: bool = True) -> None:
-        """One that entered is through; with begun=False it never began, and its part of the rate goes to the next."""
-        if not begun and self._rate is not None:
-            self._rate.give_back()
-        self._breaker.left()
-        self._free()
-        self._changed.set()
+    def began(self, one: Through) -> None:
+        """Its call is ours, and begins."""
+        one.begun = True
+        if self._rate is not None:
+            self._rate.began()
+            self._changed.set()
 
     def succeeded(self) -> None:
         """The provider answered: a result, a refusal, a word to come later. Say it before `leave`."""
@@ -78,12 +87,20 @@ class Gate:
             log.warning("%s: the provider answers again", self._tool)
             self._changed.set()
 
-    def failed(self) -> None:
+    def failed(self, one: Through) -> None:
         """An attempt came to no answer (Finding.broken). Say it before `leave`."""
-        if self._breaker.failed(self._now()):
+        if self._breaker.failed(one, self._now()):
             log.warning(
                 "%s: too many attempts in a row came to no answer; the next begins in %s", self._tool, self._open_for
             )
+        self._changed.set()
+
+    def leave(self, one: Through) -> None:
+        """It is over; if it never began, its part of the rate goes to the next."""
+        if not one.begun and self._rate is not None:
+            self._rate.left()
+        self._breaker.left(one)
+        self._free()
         self._changed.set()
 
     def pause(self) -> None:
@@ -104,7 +121,7 @@ class Gate:
         if self._slots is not None:
             self._slots.close()
 
-    async def _pass(self) -> bool:
+    async def _pass(self, one: Through) -> bool:
         """First in line: wait for what is not so, and go through when all of it is so at one moment."""
         while not self._closed:
             self._changed.clear()
@@ -114,15 +131,15 @@ class Gate:
                     async with asyncio.timeout(wait):
                         await self._changed.wait()
             elif self._rate is None or await self._rate.take(self._changed):
-                if self._goes():
+                if self._goes(one):
                     return True
                 if self._rate is not None:
-                    self._rate.give_back()
+                    self._rate.left()
         return False
 
-    def _goes(self) -> bool:
+    def _goes(self, one: Through) -> bool:
         """Go, if nothing has come in between."""
-        return not (self._paused or self._closed) and self._breaker.go(self._now())
+        return not (self._paused or self._closed) and self._breaker.go(one, self._now())
 
     def _free(self) -> None:
         if self._slots is not None:

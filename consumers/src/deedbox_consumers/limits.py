@@ -14,7 +14,8 @@ class Limits:
     """What the provider of one tool can bear of one worker process; the limits of several processes add up.
 
     concurrency   calls of the tool at work at once; default: the worker's `concurrency`, or `threads` if it is sync
-    rate, per     calls begun, as many as `rate` in any `per`; default: as fast as they come
+    rate, per     calls begun, at most `rate` in any `per` (rounded down to a whole number, or one in a longer time);
+                  default: as fast as they come
     breaker       attempts in a row that came to no answer, after which the tool rests; default: it never rests
     open_for      how long it then rests, before one call is let through to see
 

@@ -1,57 +1,57 @@
-"""How fast calls are begun."""
+"""How fast calls are begun.
+
+Who begins is counted, not who asks: one that asked may find that its call is over, or hear from the ledger much later,
+and then begin together with all who asked after it. docs/decisions/limits-of-our-own.md tells why it is no library.
+"""
 
 from __future__ import annotations
 
 import asyncio
-
-from aiolimiter import AsyncLimiter
+from collections import deque
 
 
 class Rate:
-    """Tokens, `rate` in any `per` seconds; one that was not used is given back.
+    """At most `rate` in any `per` seconds begin: those that are through and have not begun count as if they had just.
 
-    aiolimiter's bucket takes none back, and without that the records of calls that are over already, which only the
-    claim finds out, would use up the rate of those that are not. So they are kept beside the bucket, and lost one by
-    one as it fills up again: both together are never more than the bucket can hold.
+    A fraction is rounded down; less than one in a period is one in a longer period.
     """
 
     def __init__(self, rate: float, per: float) -> None:
-        stretch = max(1.0, 1.0 / rate)  # less than one in a period is one in a longer period
-        self._bucket = AsyncLimiter(rate * stretch, per * stretch)
-        self._refill = per / rate  # seconds until the bucket holds one token more
-        self._back = 0
-        self._since = 0.0  # when the bucket began to make up for the first of those that are back
+        self._most = max(1, int(rate))
+        self._per = per * max(1.0, 1.0 / rate)
+        self._through = 0  # and not begun
+        self._begun: deque[float] = deque()  # when, within the last period
 
-    async def take(self, until: asyncio.Event) -> bool:
-        """Take a token, or wait for one; False when `until` is set before. One waits at a time."""
-        self._lose()
-        if self._back:
-            self._back -= 1
-            return True
-        if self._bucket.has_capacity():
-            await self._bucket.acquire()
-            return True
-        token = asyncio.ensure_future(self._bucket.acquire())
-        stop = asyncio.ensure_future(until.wait())
-        try:
-            await asyncio.wait((token, stop), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            if token.done():
-                self.give_back()
-            raise
-        finally:
-            stop.cancel()
-            token.cancel()  # no more than a word to one that is done
-        return token.done()
+    async def take(self, changed: asyncio.Event) -> bool:
+        """Go through, or wait until one may; False when `changed` is set before. Each True needs `began` or `left`."""
+        while (wait := self._wait()) != 0.0:
+            try:
+                async with asyncio.timeout(wait):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+            return False
+        self._through += 1
+        return True
 
-    def give_back(self) -> None:
-        """Give a token back that was not used."""
-        self._lose()
-        if not self._back:
-            self._since = asyncio.get_running_loop().time()
-        self._back += 1
+    def began(self) -> None:
+        """One that was through has begun."""
+        self._through -= 1
+        self._begun.append(self._now())
 
-    def _lose(self) -> None:
-        gone = int((asyncio.get_running_loop().time() - self._since) / self._refill) if self._back else 0
-        self._back = max(0, self._back - gone)
-        self._since += gone * self._refill
+    def left(self) -> None:
+        """One that was through has not begun, and will not."""
+        self._through -= 1
+
+    def _wait(self) -> float | None:
+        """Seconds until one more may go through, 0 for now; None: when one that is through begins or leaves."""
+        now = self._now()
+        while self._begun and self._begun[0] + self._per <= now:
+            self._begun.popleft()
+        if self._through + len(self._begun) < self._most:
+            return 0.0
+        return self._begun[0] + self._per - now if self._begun else None
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
