@@ -66,8 +66,8 @@ class Row(NamedTuple):
     key: int = 0  # how often it was given a new key
     first_sent: int | None = None  # under this key
     claimed: int = 0  # when the attempt that runs was
-    performed: int = 0  # the last attempt that performed …
-    sent: int = 0  # … and when it was claimed
+    performed: int = 0  # the last attempt that may have sent, once it has ended
+    sent: int = 0  # when the last attempt that performs or performed was claimed
 
 
 class Ledger:
@@ -101,7 +101,7 @@ class Ledger:
             return row
         if row.first_sent is None and self.rules.stamps_first:
             row = row._replace(first_sent=now)
-        return row._replace(sends=row.sends + 1, performed=row.attempt, sent=now)
+        return row._replace(sends=row.sends + 1, sent=now)
 
     def report(self, row: Row, word: str, now: int, delay: int) -> Row:
         """The row after the report of the attempt that runs. Pending: it goes on after the delay."""
@@ -134,7 +134,7 @@ class Ledger:
         if row.ask:
             return self._end_probe(row, end, now, budget=budget, keyed=keyed)
         doubt = end in ("unknown", "stored") or (row.unsettled and self.rules.sticky)
-        row = row._replace(unsettled=doubt, stored=end == "stored")
+        row = row._replace(unsettled=doubt, stored=end == "stored", performed=row.attempt)
         if budget and not doubt and (not tool.window or keyed or tool.probe):
             return row._replace(status="pending")
         if budget and doubt and end != "stored" and (tool.harmless or keyed):
