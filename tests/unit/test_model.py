@@ -64,7 +64,9 @@ def test_only_the_laws_that_are_asked_for_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", [UNREPEATABLE, REPEATABLE, KEY, replace(PROBE, attempts=1)], ids=lambda tool: str(tool.effect)
+    "tool",
+    [UNREPEATABLE, REPEATABLE, KEY, replace(PROBE, attempts=1), replace(BOTH, attempts=1)],
+    ids=lambda tool: str(tool.effect),
 )
 def test_the_protocol_holds_whatever_dies_or_pauses(tool: Tool) -> None:  # I1 I5 I8 I9 I10 I16
     assert check(Protocol(tool)).finding is None
