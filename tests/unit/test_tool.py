@@ -118,8 +118,9 @@ def test_a_window_has_to_be_longer_than_its_margin() -> None:
 
 @pytest.mark.parametrize("name", ["deadline", "give_up_after", "expires"])
 def test_no_time_of_a_tool_leaves_the_calendar(name: str) -> None:
+    time: dict[str, Any] = {name: timedelta.max}
     with pytest.raises(TooLong, match=f"{name} .* 3650 days"):
-        Tool("charge", args=Charge, result=Receipt, effect=unrepeatable, **{name: timedelta.max})  # type: ignore[arg-type]
+        Tool("charge", args=Charge, result=Receipt, effect=unrepeatable, **time)
 
 
 def test_nor_does_one_of_an_effect() -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from deedbox.digest import digest_of
 from deedbox.errors import BadInput, UnknownSchema
@@ -19,8 +19,10 @@ from deedbox_consumers.attempt import Attempt
 from deedbox_consumers.batch import Batch
 from deedbox_consumers.clock import now
 from deedbox_consumers.execute import ask, execute
+from deedbox_consumers.news import News
 from deedbox_consumers.perform import Performer
 from deedbox_consumers.record import Claimed
+from deedbox_consumers.remembered import Remembered
 from deedbox_consumers.report import GIVEN_BACK, Report, error
 
 if TYPE_CHECKING:
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 
     Decoded = tuple[BaseModel, bytes]
 
-T = TypeVar("T")
-
 log: logging.Logger = logging.getLogger("deedbox.worker")
 
 # Seconds between two questions about a call that is not visible yet: change data capture runs ahead of the commit by a
@@ -56,7 +56,6 @@ BEHIND = timedelta(minutes=1)  # until a call that a newer release wrote is trie
 IN_THE_LEDGER = timedelta(seconds=5)  # a delay of this length or more is the sweep's affair, a shorter one the lane's
 BLOCKED_FOR = 30.0  # seconds until the lane lets go of a call, and of those behind it
 TRANSIENT = ("busy", "no_lease", "paused")  # Kafka still answers for these
-REMEMBERED = 100_000  # order keys, or calls: so many are a few MB
 WAITED_FOR = ("blocked", *TRANSIENT)
 
 
@@ -96,8 +95,8 @@ class Desk:
         self._finishes: Batch[tuple[Claimed, Report], Recorded] = Batch(ledger.finish)
         self._closing = asyncio.Event()
         self._at_work: Counter[str] = Counter()  # attempts of each tool
-        self._stuck: set[tuple[str, str]] = set()  # order keys whose calls are let go until one is claimed again
-        self._doubts: set[UUID] = set()  # calls of which it is counted that they are in doubt
+        self._stuck: Remembered[tuple[str, str]] = Remembered()  # order keys whose calls are let go
+        self._news = News()
         self.running: set[Claimed] = set()
         self.blocked: set[Future[Any]] = self._performer.blocked
 
@@ -155,7 +154,7 @@ class Desk:
         if self._closing.is_set() and report.delay is not None:
             report = replace(report, delay=max(report.delay, IN_THE_LEDGER))
         recorded = await self._finishes.put((call, report))
-        self._tell(call, report, recorded)
+        self._news.tell(call, report, recorded)
         again = recorded.status == "pending" and recorded.word != "late" and report is not GIVEN_BACK
         return replace(report, delay=(report.delay or timedelta(0)) if again else None)
 
@@ -177,7 +176,7 @@ class Desk:
 
     def hurry(self, record: Record) -> None:
         """Wait no longer for what blocks this record's order key."""
-        _remember(self._stuck, (record.tool, record.order_key))
+        self._stuck.add((record.tool, record.order_key))
 
     def close(self) -> None:
         """Claim no more; what is claimed and was never sent is given back."""
@@ -325,7 +324,7 @@ class Desk:
             return False
         key = record.tool, record.order_key
         if word == "blocked" and (waited > BLOCKED_FOR or key in self._stuck):
-            _remember(self._stuck, key)
+            self._stuck.add(key)
             await self._ledger.let_go([record.id])
             return False
         await self._pause(WAITING[min(asked, len(WAITING) - 1)])
@@ -348,45 +347,8 @@ class Desk:
         """What a thread said after its attempt was over: fenced off, and kept."""
         kept = self._finishes.put((call, report))
         kept.add_done_callback(
-            lambda done: self._tell(call, report, done.result(), over=True) if done.exception() is None else None
+            lambda done: self._news.tell(call, report, done.result(), over=True) if done.exception() is None else None
         )
-
-    def _tell(self, call: Claimed, report: Report, recorded: Recorded, *, over: bool = False) -> None:
-        """Say what a person should hear of; `over`: of an attempt that was judged without its thread."""
-        key, tool = call.attempt.call, call.tool.name
-        metrics.attempts.labels(tool, report.status).inc()
-        if recorded.word in ("late", "alarm"):
-            metrics.late.labels(tool).inc()
-        elif self._became(call, recorded.status):
-            metrics.outcomes.labels(tool, recorded.status).inc()
-        if recorded.word == "alarm":
-            metrics.alarms.labels(tool).inc()
-            log.error("%s: EFFECT AFTER CLOSING: it happened, and the call is %s without it", key, recorded.status)
-        elif recorded.word == "late":
-            why = "it answered when its attempt was over" if over else "somebody else has taken over"
-            log.warning("%s: %s, what this attempt knows is kept as late", key, why)
-        elif recorded.status in ("in_doubt", "gave_up"):
-            log.error("%s: %s after attempt %d: %s", key, recorded.status, call.attempt.number, report.error)
-        elif report.status != "done" and report is not GIVEN_BACK:
-            log.warning("%s: attempt %d: %s: %s", key, call.attempt.number, report.status, report.error)
-
-    def _became(self, call: Claimed, status: str) -> bool:
-        """Whether a call is final, or in doubt, since this very report: one in doubt is asked about again and again."""
-        id_ = call.record.id
-        if status == "in_doubt":
-            known = call.probe and id_ in self._doubts
-            _remember(self._doubts, id_)
-            return not known
-        if final := status in ("done", "refused", "gave_up"):
-            self._doubts.discard(id_)
-        return final
-
-
-def _remember(known: set[T], one: T) -> None:
-    """Add it; where there are too many, what is forgotten is found out again."""
-    if len(known) >= REMEMBERED:
-        known.clear()
-    known.add(one)
 
 
 def handling(tool: str) -> str:

@@ -20,7 +20,7 @@ class Through:
     __slots__ = ("begun",)
 
     def __init__(self) -> None:
-        self.begun = False
+        self.begun: bool = False
 
 
 class Gate:
