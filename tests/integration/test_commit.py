@@ -223,7 +223,7 @@ def test_a_commit_whose_answer_got_lost_is_found_and_not_repeated(box: Deedbox, 
 
 
 def _turn_at_one(run: Any) -> Any:
-    run.journal.steps = [Step(0, "input", None, HELLO, [], [], "")]
+    run.journal.steps = [Step(0, "input", None, HELLO, [], [], {}, "")]
     return Turn(run, run._ledger)
 
 
@@ -412,7 +412,7 @@ def test_a_step_is_refused_while_an_earlier_call_is_open(box: Deedbox, shop: Sho
         with pytest.raises(Unsettled, match="r:1:0"), own.transaction():
             _bare(turn).commit(says("done"), on=own)
         verdict = (
-            "SELECT verdict, detail FROM commit_step('r', 2, 'decision', NULL, NULL, NULL, NULL, 1,"
+            "SELECT verdict, detail FROM commit_step('r', 2, 'decision', NULL, NULL, NULL, NULL, NULL, 1,"
             " '{0}', %s, %s, %s, %s, '{NULL}', true, %s, NULL)"
         )
         same = [["charge_customer"], [ONE.stored], [ONE.digest], [b"x"]]
@@ -429,7 +429,7 @@ def test_a_step_out_of_order_or_after_the_end_is_refused(
 ) -> None:  # I4
     box.run("r", messages=HELLO)
     step = (
-        "SELECT verdict FROM commit_step(%s, %s, 'decision', NULL, NULL, NULL, NULL, 0,"
+        "SELECT verdict FROM commit_step(%s, %s, 'decision', NULL, NULL, NULL, NULL, NULL, 0,"
         " '{}', '{}', '{}', '{}', '{}', '{}', false, false, NULL)"
     )
     assert conn.execute(step, ["r", 2]).fetchone() == ("gap",)
@@ -537,7 +537,7 @@ async def test_an_async_box_does_the_same(shop: Shop, account: Any) -> None:  # 
 
 
 def _async_turn(run: Any) -> Any:
-    run.journal.steps = [Step(0, "input", None, HELLO, [], [], "")]
+    run.journal.steps = [Step(0, "input", None, HELLO, [], [], {}, "")]
     return AsyncTurn(run, run._ledger)
 
 

@@ -62,6 +62,10 @@ def some(data: st.DataObject, what: str, among: Iterable[T]) -> list[T]:
     ]
 
 
+def _run_of(row: Row) -> str:
+    return row.key.partition(":")[0]
+
+
 class Ground:
     """The ledger on which the machines run, one after the other."""
 
@@ -105,6 +109,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.conn = ground.conn
         self.runs = 0
         self.stale: list[tuple[str, Any, list[Any]]] = []  # turns of drivers that are late
+        self.aborted: set[str] = set()
 
     @initialize(
         source=st.sampled_from(["poll", "kafka"]),
@@ -157,6 +162,28 @@ class LedgerMachine(RuleBasedStateMachine):
             calls = [*calls[:-1], make("wire", 999)]
         with pytest.raises(PlanDivergence if other else StepTaken), self.conn.transaction():
             turn.commit(on=self.conn, calls=calls)
+
+    @precondition(lambda self: any(row.open for row in self.laws.rows.values()))
+    @rule(data=st.data(), abort=st.booleans())
+    def withdraw(self, data: st.DataObject, abort: bool) -> None:  # I16
+        """A run is cancelled, or aborted: what was surely not sent is closed, and nothing else is touched."""
+        before = self.laws.look()
+        goes_on = {name for name in map(_run_of, before.values()) if name not in self.aborted}
+        if not goes_on:
+            return
+        name = pick(data, "run", sorted(goes_on))
+        run = self.ground.box.run(name)
+        if abort:
+            run.abort()
+            self.aborted.add(name)
+        else:
+            run.cancel()
+        for row in self.laws.look().values():
+            was = before[row.id]
+            if _run_of(row) == name and was.status in ("pending", "retry") and not was.unsettled:
+                assert row.status == "cancelled"
+            else:
+                assert row.said == was.said
 
     # ---- workers
 

@@ -89,7 +89,7 @@ WORKER_MAY_NOT = [
     "SELECT * FROM step",
     "UPDATE outcome SET status = 'done'",
     "INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('charge_customer', 'x', 'call', 'x')",
-    "SELECT commit_step('r', 0, 'x', NULL, NULL, NULL, NULL, 0, '{}', '{}', '{}', '{}', '{}', '{}', true, true, NULL)",
+    "SELECT commit_step('', 0, '', NULL, NULL, NULL, NULL, '{}', 0, '{}', '{}', '{}', '{}', '{}', '{}', true, true, '')",  # noqa: E501
     "SELECT * FROM judge('{}', 'x')",
     "SELECT announce('{}')",
 ]
@@ -120,7 +120,7 @@ def test_agent_and_worker_roles_suffice_for_their_work(shop: Shop, conn: psycopg
     grant_roles(conn, schema=shop.schema)
     try:
         commit = (
-            "SELECT verdict FROM commit_step('r', %s, %s, NULL, NULL, NULL, NULL, %s, %s, %s, %s, %s, %s, %s,"
+            "SELECT verdict FROM commit_step('r', %s, %s, NULL, NULL, NULL, NULL, NULL, %s, %s, %s, %s, %s, %s, %s,"
             " false, false, NULL)"
         )
         call = charge(customer="c", cents=1)

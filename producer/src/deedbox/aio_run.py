@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from deedbox.core import BoxCore, RunCore
-from deedbox.errors import StepTaken, TurnLeft
+from deedbox.core import BoxCore, OpenCalls, RunCore
+from deedbox.errors import StepTaken, TurnLeft, Unsettled
 from deedbox.handle import check_handle
 from deedbox.signals import reach
 from deedbox.waiting import POLL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from datetime import timedelta
 
     from deedbox.aio_ledger import AsyncLedger
@@ -36,12 +36,77 @@ class AsyncRun(RunCore):
         self._ledger = ledger
         self._patience = patience
 
-    async def __aiter__(self) -> AsyncIterator[AsyncTurn]:
+    def __aiter__(self) -> AsyncIterator[AsyncTurn]:
+        return self._turns(going_on=False)
+
+    def going_on(self) -> AsyncIterator[AsyncTurn]:
+        """The turns, also while a call is in doubt or the patience is over: the model sees it as still being settled.
+
+        It is told in a new message when the call has ended. Raises Unsettled when nothing else is to be said.
+        """
+        return self._turns(going_on=True)
+
+    async def send(
+        self,
+        *messages: Any,
+        open_calls: OpenCalls = "wait",
+        on: psycopg.AsyncConnection[Any] | None = None,
+    ) -> None:
+        """Say something from outside: the model is told at its next decision, behind the answers to its calls.
+
+        open_calls   calls that are open are waited for, refused (raises Unsettled), or withdrawn as by `cancel`
+        on           your transaction; there StepTaken is raised when somebody else's step came first: begin it anew
+
+        Raises NotMessages, RunClosed.
+        """
+        if open_calls == "cancel":
+            await self._append(lambda: self.withdrawal("cancel", "", messages), on)
+        else:
+            await self._append(lambda: self.input(messages, while_open=open_calls == "wait"), on)
+
+    async def cancel(self, reason: str = "", *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
+        """Withdraw the calls of which nothing was sent; what may have happened stays open until it is settled (I16).
+
+        The model sees them as cancelled. Where nothing is open nothing is done. Raises RunClosed; with `on` StepTaken.
+        """
+        await self._ledger.read(self.journal)
+        if self.journal.open:
+            await self._append(lambda: self.withdrawal("cancel", reason), on)
+
+    async def abort(self, reason: str = "", *, on: psycopg.AsyncConnection[Any] | None = None) -> None:
+        """End the run: nothing more is decided, and its calls are withdrawn as `cancel` does. Again is harmless."""
+        await self._ledger.read(self.journal)
+        if not self.journal.aborted:
+            await self._append(lambda: self.withdrawal("abort", reason), on)
+
+    async def _append(self, make: Callable[[], NewStep], on: psycopg.AsyncConnection[Any] | None) -> None:
+        """Commit a step from outside; whoever comes first has its number, and it takes the next."""
         while True:
-            await self.settle()
+            await self._ledger.read(self.journal)
+            step = make()
+            self.journal.stale = True
+            if on is not None:
+                await self._ledger.commit(check_handle(on, psycopg.AsyncConnection), step)
+                return
+            try:
+                async with self._ledger.single() as conn:
+                    await self._ledger.commit(conn, step)
+            except StepTaken:
+                continue
+            await self._ledger.read(self.journal)
+            await self._ledger.look(self.journal)
+            return
+
+    async def _turns(self, *, going_on: bool) -> AsyncIterator[AsyncTurn]:
+        while True:
+            try:
+                await self.settle()
+            except Unsettled:
+                if not going_on or self.journal.told:
+                    raise
             if self.journal.finished:
                 return
-            turn = AsyncTurn(self, self._ledger)
+            turn = AsyncTurn(self, self._ledger, while_open=bool(self.journal.open))
             yield turn
             if self.journal.next == turn.number:
                 await self._ledger.read(self.journal)
@@ -59,6 +124,8 @@ class AsyncRun(RunCore):
             while True:
                 news.clear()
                 await self._ledger.look(self.journal)
+                if self.journal.stale:
+                    await self._ledger.read(self.journal)
                 self.journal.refuse_doubt()
                 if not self.journal.open:
                     return
@@ -72,10 +139,11 @@ class AsyncRun(RunCore):
 class AsyncTurn:
     """The next decision of a run, number `number` of its journal."""
 
-    def __init__(self, run: AsyncRun, ledger: AsyncLedger) -> None:
+    def __init__(self, run: AsyncRun, ledger: AsyncLedger, *, while_open: bool = False) -> None:
         self.run: AsyncRun = run
         self.number: int = run.journal.next
         self._ledger = ledger
+        self._while_open = while_open
 
     @property
     def messages(self) -> list[Json]:
@@ -132,7 +200,7 @@ class AsyncTurn:
 
     def _step(self, reply: object | None, calls: Iterable[AnyCall] | None) -> NewStep:
         self.run.check_turn(self.number)
-        step = self.run.decision(reply, calls)
+        step = self.run.decision(reply, calls, while_open=self._while_open)
         self.run.journal.stale = True  # until we know that it is through
         return step
 

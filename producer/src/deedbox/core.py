@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from deedbox.chat import Chat, openai_chat, plain
 from deedbox.codec import AvroCodec, Codec
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from deedbox.tool import Call
 
     Listener = Callable[[Sequence[AnyCall]], None]
+
+OpenCalls: TypeAlias = Literal["wait", "refuse", "cancel"]
 
 R = TypeVar("R", bound="BaseModel")
 
@@ -144,7 +146,7 @@ class RunCore:
         if self.journal.next != number:
             raise TurnOver(run_id=self.id, step=number)
 
-    def decision(self, reply: object | None, calls: Iterable[AnyCall] | None) -> NewStep:
+    def decision(self, reply: object | None, calls: Iterable[AnyCall] | None, *, while_open: bool = False) -> NewStep:
         """The next step: what the reply, or code without a model, decides. Raises BadInput."""
         core, journal = self.core, self.journal
         if reply is not None and calls is not None:
@@ -156,8 +158,31 @@ class RunCore:
         for call in valid.values():
             if core.tools_by_name.get(call.tool.name) is not call.tool:
                 raise UnknownTool(tool=call.tool.name)
-        shown = journal.answers()
-        return NewStep(self.id, journal.next, "decision", recorded, (), shown, asked, valid, payloads)
+        return NewStep(
+            self.id,
+            journal.next,
+            "decision",
+            recorded,
+            shown=journal.answers(),
+            asked=asked,
+            calls=valid,
+            payloads=payloads,
+            note=journal.note,
+            while_open=while_open,
+        )
+
+    def input(self, messages: Iterable[Any], *, while_open: bool) -> NewStep:
+        """The next step: what somebody outside says. Raises NotMessages."""
+        told = plain_messages(messages)
+        if not told:
+            raise NotMessages(given="none at all")
+        return NewStep(self.id, self.journal.next, "input", messages=told, while_open=while_open)
+
+    def withdrawal(self, kind: Literal["cancel", "abort"], reason: str, messages: Iterable[Any] = ()) -> NewStep:
+        """The next step: calls of which nothing was sent are withdrawn. Raises NotMessages."""
+        note = {"reason": reason} if reason else None
+        told = plain_messages(messages)
+        return NewStep(self.id, self.journal.next, kind, messages=told, note=note, while_open=True)
 
 
 def by_name(tools: Iterable[AnyTool]) -> dict[str, AnyTool]:
@@ -179,6 +204,11 @@ def by_name(tools: Iterable[AnyTool]) -> dict[str, AnyTool]:
 def first_step(run_id: str, messages: Iterable[Any]) -> NewStep:
     """Step 0 of a run; raises InvalidRunId, NotMessages."""
     check_run_id(run_id)
+    return NewStep(run_id, 0, "input", messages=plain_messages(messages))
+
+
+def plain_messages(messages: Iterable[Any]) -> list[Json]:
+    """Messages as JSON; raises NotMessages."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise NotMessages(given=repr(messages))
     told = []
@@ -187,7 +217,7 @@ def first_step(run_id: str, messages: Iterable[Any]) -> NewStep:
             told.append(plain(message))
         except TypeError:
             raise NotMessages(given=f"one that holds {message!r}") from None
-    return NewStep(run_id, 0, "input", messages=told)
+    return told
 
 
 def must_open(step: NewStep, row: Sequence[Any] | None) -> bool:

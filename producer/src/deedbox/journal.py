@@ -26,7 +26,11 @@ OPEN = frozenset({"held", "pending", "running", "retry", "in_doubt"})
 
 @dataclass(frozen=True)
 class Step:
-    """One entry of the journal. `calls` has one item per position of the reply: id, tool and, if invalid, error."""
+    """One entry of the journal. `calls` has one item per position of the reply: id, tool and, if invalid, error.
+
+    `note` has, where there is something to it: `reason` of a cancel or abort; of a decision the keys of the calls that
+    the model saw as still being settled (`unsettled`), and of those whose end it was told then (`told`).
+    """
 
     n: int
     kind: str
@@ -34,15 +38,15 @@ class Step:
     messages: list[Json]
     shown: list[Json]
     calls: list[Json]
+    note: Json
     created_at: str
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Step:
         """A row of the statement `steps`."""
-        n, kind, reply, messages, shown, calls, created_at = row
-        return cls(
-            n, kind, _load(reply), _load(messages) or [], _load(shown) or [], _load(calls) or [], str(created_at)
-        )
+        n, kind, reply, messages, shown, calls, note, created_at = row
+        told, seen, asked = (_load(text) or [] for text in (messages, shown, calls))
+        return cls(n, kind, _load(reply), told, seen, asked, _load(note) or {}, str(created_at))
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Journal:
     def take(self, step: NewStep, calls: Sequence[AnyCall]) -> None:
         """Fold in the step `next`, which was committed just now by this process."""
         shown, messages, asked = list(step.shown), list(step.messages), list(step.asked)
-        self.steps.append(Step(step.n, step.kind, step.reply, messages, shown, asked, ""))
+        self.steps.append(Step(step.n, step.kind, step.reply, messages, shown, asked, step.note or {}, ""))
         for (position, asked_for), call in zip(step.calls.items(), calls, strict=True):
             if call.id is not None and call.key is not None:
                 args = json.loads(asked_for.stored)
@@ -113,7 +117,8 @@ class Journal:
     def settle(self, rows: Iterable[Sequence[Any]]) -> None:
         """Fold in rows of the statement `outcomes`."""
         by_id = {str(call.id): call for call in self.calls.values() if call.open}
-        for id_, status, attempt, unsettled, result, error in rows:
+        for id_, status, attempt, unsettled, result, error, last in rows:
+            self.stale = self.stale or last >= self.next
             if known := by_id.get(id_):
                 self.calls[known.key] = replace(
                     known,
@@ -141,12 +146,20 @@ class Journal:
         return Unsettled(run_id=self.run_id, key=call.key, status=f"still {call.status}")
 
     @property
+    def aborted(self) -> bool:
+        """Whether the run was aborted: it takes no more steps."""
+        return bool(self.steps) and self.steps[-1].kind == "abort"
+
+    @property
     def finished(self) -> bool:
-        """Whether the last step asks for nothing, and nothing is open."""
-        last = self.steps[-1] if self.steps else None
-        return last is not None and (
-            last.kind == "abort" or (last.kind == "decision" and not last.calls and not self.open)
-        )
+        """Whether nothing is to be decided: it was aborted, or the last reply asks for nothing and all is told."""
+        return self.aborted or (self.told and not self.open)
+
+    @property
+    def told(self) -> bool:
+        """Whether the model has nothing to say: its last reply asks for nothing, and nothing has come since."""
+        last = next((step for step in reversed(self.steps) if step.kind == "decision" or step.messages), None)
+        return last is not None and last.kind == "decision" and not last.calls and not self.news
 
     @property
     def text(self) -> str:
@@ -156,27 +169,53 @@ class Journal:
                 return self.chat.text(step.reply)
         return ""
 
+    @property
+    def note(self) -> Json | None:
+        """What the next decision records of what the model is shown (Step.note)."""
+        kept = {"unsettled": [call.key for call in self.open], "told": [call.key for call in self.news]}
+        return {name: keys for name, keys in kept.items() if keys} or None
+
+    @property
+    def news(self) -> list[Decided]:
+        """The calls that the model saw as still being settled, that have ended, and of whose end it was not told."""
+        shown = {key: None for step in self.steps for key in step.note.get("unsettled", ())}
+        told = {key for step in self.steps for key in step.note.get("told", ())}
+        return [self.calls[key] for key in shown if key not in told and not self.calls[key].open]
+
     def answers(self) -> list[Json]:
-        """The messages that answer the last decision's calls; none when it has no calls or no reply asked for them."""
-        last = self.steps[-1]
-        if last.kind != "decision" or last.reply is None or not last.calls:
-            return []
-        return self.chat.answers(last.reply, [self._answer(last, at, asked) for at, asked in enumerate(last.calls)])
+        """What the model is told next of calls: answers to the last decision's, and how earlier ones have ended."""
+        told: list[Json] = []
+        last = next((step for step in reversed(self.steps) if step.kind == "decision"), None)
+        if last is not None and last.reply is not None and last.calls:
+            told = self.chat.answers(last.reply, [self._answer(last, at, asked) for at, asked in enumerate(last.calls)])
+        return told + [self.chat.news(_truth(call)) for call in self.news]
 
     def messages(self) -> list[Json]:
-        """What the model is to see now: what it saw at each step, verbatim, and the answers to its last calls."""
+        """What the model is to see now: what it saw at each step, verbatim, and the answers to its last calls.
+
+        What came from outside while calls were open stands behind their answers: nothing may come between the two.
+        """
         told: list[Json] = []
+        waiting: list[Json] = []
         for step in self.steps:
-            told += step.shown
-            told += step.messages
-            if step.reply is not None:
-                told += self.chat.said(step.reply)
-        return told + self.answers()
+            waiting += step.messages
+            if step.kind == "decision":
+                told += step.shown + waiting
+                waiting = []
+                if step.reply is not None:
+                    told += self.chat.said(step.reply)
+        return told + self.answers() + waiting
 
     def _answer(self, step: Step, position: int, asked: Json) -> Answer:
         if error := asked.get("error"):
             return Answer(str(error), error=True)
         return answer(self.calls[call_key(self.run_id, step.n, position)])
+
+
+def _truth(call: Decided) -> str:
+    """The end of a call that the model believes to be open."""
+    args = json.dumps(call.args, ensure_ascii=False)
+    return f"The call {call.tool}({args}) that was still being settled has ended. {answer(call).text}"
 
 
 def answer(call: Decided) -> Answer:

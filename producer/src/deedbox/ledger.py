@@ -74,8 +74,8 @@ class Ledger:
         journal.add(steps, self._read("calls", parameters) if steps else ())
 
     def look(self, journal: Journal) -> None:
-        """Read what became of the journal's open calls."""
-        journal.settle(self._read("outcomes", {"ids": [call.id for call in journal.open]}))
+        """Read what became of the journal's open calls; it is stale then when there are more steps."""
+        journal.settle(self._read("outcomes", {"run": journal.run_id, "ids": [call.id for call in journal.open]}))
 
     def _read(self, name: str, parameters: Any) -> Sequence[Any]:
         """The rows of a statement that changes nothing; while Postgres restarts it is asked again."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from deedbox.core import BoxCore, RunCore
-from deedbox.errors import StepTaken, TurnLeft
+from deedbox.core import BoxCore, OpenCalls, RunCore
+from deedbox.errors import StepTaken, TurnLeft, Unsettled
 from deedbox.handle import check_handle
 from deedbox.signals import reach
 from deedbox.waiting import POLL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import timedelta
 
     from deedbox.chat import Json
@@ -36,11 +36,76 @@ class Run(RunCore):
         self._patience = patience
 
     def __iter__(self) -> Iterator[Turn]:
+        return self._turns(going_on=False)
+
+    def going_on(self) -> Iterator[Turn]:
+        """The turns, also while a call is in doubt or the patience is over: the model sees it as still being settled.
+
+        It is told in a new message when the call has ended. Raises Unsettled when nothing else is to be said.
+        """
+        return self._turns(going_on=True)
+
+    def send(
+        self,
+        *messages: Any,
+        open_calls: OpenCalls = "wait",
+        on: psycopg.Connection[Any] | None = None,
+    ) -> None:
+        """Say something from outside: the model is told at its next decision, behind the answers to its calls.
+
+        open_calls   calls that are open are waited for, refused (raises Unsettled), or withdrawn as by `cancel`
+        on           your transaction; there StepTaken is raised when somebody else's step came first: begin it anew
+
+        Raises NotMessages, RunClosed.
+        """
+        if open_calls == "cancel":
+            self._append(lambda: self.withdrawal("cancel", "", messages), on)
+        else:
+            self._append(lambda: self.input(messages, while_open=open_calls == "wait"), on)
+
+    def cancel(self, reason: str = "", *, on: psycopg.Connection[Any] | None = None) -> None:
+        """Withdraw the calls of which nothing was sent; what may have happened stays open until it is settled (I16).
+
+        The model sees them as cancelled. Where nothing is open nothing is done. Raises RunClosed; with `on` StepTaken.
+        """
+        self._ledger.read(self.journal)
+        if self.journal.open:
+            self._append(lambda: self.withdrawal("cancel", reason), on)
+
+    def abort(self, reason: str = "", *, on: psycopg.Connection[Any] | None = None) -> None:
+        """End the run: nothing more is decided, and its calls are withdrawn as `cancel` does. Again is harmless."""
+        self._ledger.read(self.journal)
+        if not self.journal.aborted:
+            self._append(lambda: self.withdrawal("abort", reason), on)
+
+    def _append(self, make: Callable[[], NewStep], on: psycopg.Connection[Any] | None) -> None:
+        """Commit a step from outside; whoever comes first has its number, and it takes the next."""
         while True:
-            self.settle()
+            self._ledger.read(self.journal)
+            step = make()
+            self.journal.stale = True
+            if on is not None:
+                self._ledger.commit(check_handle(on, psycopg.Connection), step)
+                return
+            try:
+                with self._ledger.single() as conn:
+                    self._ledger.commit(conn, step)
+            except StepTaken:
+                continue
+            self._ledger.read(self.journal)
+            self._ledger.look(self.journal)
+            return
+
+    def _turns(self, *, going_on: bool) -> Iterator[Turn]:
+        while True:
+            try:
+                self.settle()
+            except Unsettled:
+                if not going_on or self.journal.told:
+                    raise
             if self.journal.finished:
                 return
-            turn = Turn(self, self._ledger)
+            turn = Turn(self, self._ledger, while_open=bool(self.journal.open))
             yield turn
             if self.journal.next == turn.number:
                 self._ledger.read(self.journal)
@@ -58,6 +123,8 @@ class Run(RunCore):
             while True:
                 news.clear()
                 self._ledger.look(self.journal)
+                if self.journal.stale:
+                    self._ledger.read(self.journal)
                 self.journal.refuse_doubt()
                 if not self.journal.open:
                     return
@@ -70,10 +137,11 @@ class Run(RunCore):
 class Turn:
     """The next decision of a run, number `number` of its journal."""
 
-    def __init__(self, run: Run, ledger: Ledger) -> None:
+    def __init__(self, run: Run, ledger: Ledger, *, while_open: bool = False) -> None:
         self.run: Run = run
         self.number: int = run.journal.next
         self._ledger = ledger
+        self._while_open = while_open
 
     @property
     def messages(self) -> list[Json]:
@@ -130,7 +198,7 @@ class Turn:
 
     def _step(self, reply: object | None, calls: Iterable[AnyCall] | None) -> NewStep:
         self.run.check_turn(self.number)
-        step = self.run.decision(reply, calls)
+        step = self.run.decision(reply, calls, while_open=self._while_open)
         self.run.journal.stale = True  # until we know that it is through
         return step
 

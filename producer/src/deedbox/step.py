@@ -35,7 +35,8 @@ class NewStep:
     """A journal entry to be committed.
 
     `asked` has one item per position of the reply; `calls` holds the valid ones by position, `payloads` the bytes of
-    those that were encoded to see whether they can be. `shown` is what the model saw of the previous step's calls.
+    those that were encoded to see whether they can be. `shown` is what the model saw of the previous step's calls;
+    `note` what else is recorded (deedbox.journal.Step). `while_open`: it may be committed while calls are open.
     """
 
     run_id: str
@@ -47,6 +48,8 @@ class NewStep:
     asked: Sequence[Json] = ()
     calls: Mapping[int, AnyCall] = field(default_factory=dict)
     payloads: Mapping[int, bytes] = field(default_factory=dict)
+    note: Json | None = None
+    while_open: bool = False
 
     def parameters(self, codec: Codec) -> dict[str, Any]:
         """The parameters of the statement `commit_step`; raises BadInput for what cannot be stored."""
@@ -59,6 +62,7 @@ class NewStep:
             "messages": _json(list(self.messages)) if self.messages else None,
             "shown": _json(list(self.shown)) if self.shown else None,
             "calls": _json(list(self.asked)) if self.asked else None,
+            "note": _json(self.note) if self.note else None,
             "width": len(self.asked),
             "positions": list(self.calls),
             "tools": [call.tool.name for call in calls],
@@ -66,7 +70,7 @@ class NewStep:
             "digests": [call.digest for call in calls],
             "payloads": [self.payloads.get(position) or call.payload(codec) for position, call in self.calls.items()],
             "order_keys": [call.order_key for call in calls],
-            "while_open": False,
+            "while_open": self.while_open,
             "again": False,
             "traceparent": None,
         }
@@ -85,6 +89,8 @@ class NewStep:
                     for (position, call), id_ in zip(self.calls.items(), ids, strict=True)
                 ]
             case "taken":
+                if detail != self.kind:
+                    raise StepTaken(run_id=self.run_id, step=self.n)
                 self._compare({position: (tool, args, digest) for position, tool, args, digest in json.loads(stored)})
                 raise StepTaken(run_id=self.run_id, step=self.n)
             case "unknown":

@@ -57,13 +57,16 @@ def show_(
         steps = [_step(row) for row in conn.execute(statements["steps"], from_start)]
         for row in conn.execute(statements["calls"], from_start):
             steps[row[2]]["calls"].append(_call(row))
-    status = "finished" if run[0] == "running" and _finished(steps) else run[0]
+    aborted = steps[-1]["kind"] == "abort"
+    status = "aborted" if aborted else "finished" if run[0] == "running" and _finished(steps) else run[0]
     if json:
         show.as_json({"run": run_id, "status": status, "created_at": datetime.fromisoformat(run[1]), "steps": steps})
         return
     show.line(f"run {run_id}: {status}, since {show.moment(run[1])}")
     for step in steps:
         show.line(f"\n{step['n']:>4}  {step['kind']}  {show.moment(step['created_at'])}")
+        if reason := step["note"].get("reason"):
+            show.indented(f"reason: {show.short(reason)}", 6)
         for message in step["messages"]:
             show.indented(f"{message.get('role', 'message')}: {show.short(message.get('content'))}", 6)
         if text := said(step["reply"]):
@@ -94,7 +97,7 @@ def said(reply: dict[str, Any] | None) -> str:
 
 
 def _step(row: tuple[Any, ...]) -> dict[str, Any]:
-    n, kind, reply, messages, shown, calls, created_at = row
+    n, kind, reply, messages, shown, calls, note, created_at = row
     asked = jsonlib.loads(calls or "[]")
     return {
         "n": n,
@@ -103,6 +106,7 @@ def _step(row: tuple[Any, ...]) -> dict[str, Any]:
         "messages": jsonlib.loads(messages or "[]"),
         "reply": jsonlib.loads(reply or "null"),
         "shown": jsonlib.loads(shown or "[]"),
+        "note": jsonlib.loads(note or "{}"),
         "invalid": [item for item in asked if item.get("error")],
         "calls": [],
     }

@@ -94,6 +94,7 @@ CREATE TABLE step (
   messages   json,           -- what an input adds
   shown      json,           -- the answers that the model saw before it replied
   calls      json,           -- what the reply asked for, by position; those that were invalid say why
+  note       json,           -- why a run was cancelled or aborted; which calls the model saw unsettled, and which late truths
   width      int NOT NULL,   -- positions in the reply
   open_from  int NOT NULL,   -- no call of an earlier step was open when this one was committed
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -35,7 +35,7 @@ $$;
 -- The events' schemas. The fingerprints are CRC-64-AVRO of the canonical form; a test computes them anew.
 INSERT INTO avro (fingerprint, schema) VALUES
   ('\x0b21bfa0ba696741', '{"type":"record","name":"Result","namespace":"deedbox","fields":[{"name":"status","type":"string"},{"name":"attempt","type":"int"},{"name":"result","type":["null","string"]},{"name":"error","type":["null","string"]},{"name":"first_sent_at","type":["null",{"type":"long","logicalType":"timestamp-micros"}]},{"name":"finished_at","type":{"type":"long","logicalType":"timestamp-micros"}}]}'),
-  ('\x8e3bf5d2b522d2b9', '{"type":"record","name":"Step","namespace":"deedbox","fields":[{"name":"n","type":"int"},{"name":"kind","type":"string"},{"name":"whole","type":"boolean"},{"name":"reply","type":["null","string"]},{"name":"messages","type":["null","string"]},{"name":"shown","type":["null","string"]},{"name":"calls","type":["null","string"]},{"name":"created_at","type":{"type":"long","logicalType":"timestamp-micros"}}]}');
+  ('\x6833a7e82d343e6a', '{"type":"record","name":"Step","namespace":"deedbox","fields":[{"name":"n","type":"int"},{"name":"kind","type":"string"},{"name":"whole","type":"boolean"},{"name":"reply","type":["null","string"]},{"name":"messages","type":["null","string"]},{"name":"shown","type":["null","string"]},{"name":"calls","type":["null","string"]},{"name":"note","type":["null","string"]},{"name":"created_at","type":{"type":"long","logicalType":"timestamp-micros"}}]}');
 
 CREATE FUNCTION result_event(p_status text, p_attempt int, p_result text, p_error text,
                              p_first_sent_at timestamptz, p_finished_at timestamptz)
@@ -52,11 +52,11 @@ END $$;
 CREATE FUNCTION step_event(p_step step) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
 DECLARE
   created bigint := zigzag_micros(p_step.created_at);
-  head bytea := '\xc3018e3bf5d2b522d2b9'::bytea || avro_int(p_step.n) || avro_text(p_step.kind);
-  texts bytea := avro_maybe(p_step.reply::text) || avro_maybe(p_step.messages::text) || avro_maybe(p_step.shown::text) || avro_maybe(p_step.calls::text);
+  head bytea := '\xc3016833a7e82d343e6a'::bytea || avro_int(p_step.n) || avro_text(p_step.kind);
+  texts bytea := avro_maybe(p_step.reply::text) || avro_maybe(p_step.messages::text) || avro_maybe(p_step.shown::text) || avro_maybe(p_step.calls::text) || avro_maybe(p_step.note::text);
 BEGIN
   IF octet_length(texts) > 890000 THEN
-    RETURN head || '\x00'::bytea || '\x00000000'::bytea || avro_micros(created);
+    RETURN head || '\x00'::bytea || '\x0000000000'::bytea || avro_micros(created);
   END IF;
   RETURN head || '\x01'::bytea || texts || avro_micros(created);
 END $$;

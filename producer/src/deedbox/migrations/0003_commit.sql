@@ -1,16 +1,40 @@
+-- Withdraw those of these calls that are open, not under way and surely without an effect. One that a worker claims at
+-- this moment is waited for, and then under way.
+CREATE FUNCTION withdraw(p_keys text[], p_reason text) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+  withdrawn uuid[];
+BEGIN
+  PERFORM FROM outcome o JOIN action a ON a.id = o.action_id WHERE a.key = ANY (p_keys)
+    AND o.status IN ('held', 'pending', 'retry') ORDER BY o.action_id FOR UPDATE OF o;
+  WITH gone AS (
+    UPDATE outcome o SET status = 'cancelled', owner = NULL, next_at = NULL, finished_at = clock_timestamp(),
+                         error = json_build_object('reason', p_reason)
+    FROM action a WHERE a.key = ANY (p_keys) AND o.action_id = a.id
+      AND o.status IN ('held', 'pending', 'retry') AND NOT o.unsettled
+    RETURNING o.action_id
+  )
+  SELECT array_agg(action_id) INTO withdrawn FROM gone;
+  IF withdrawn IS NOT NULL THEN PERFORM announce(withdrawn); END IF;
+END $$;
+
 -- commit_step: a step of a run, its calls and their outbox rows, inside the caller's transaction (I2, I3, I4).
 --
 -- The verdict says what became of it:
 --   fresh     written; ids has one id per call
---   taken     this step exists: what it decided comes back, so that the caller can tell a race from a divergence
+--   taken     this step exists: its kind (detail) and what it decided come back, so that the caller can tell a race from
+--             a divergence
 --   gap       the step before it does not exist
 --   unknown   there is no such run
 --   closed    the run takes no more steps
 --   open      an earlier call is still open or unsettled, and p_while_open is false; detail names it
 --   repeated  a call equals one of the run's open calls in tool and arguments, and p_again is false; detail names it
--- On any verdict but fresh nothing is written. A caller under REPEATABLE READ can get 40001: its usual retry.
+-- On any verdict but fresh nothing is written. A step from outside (input, cancel, abort) takes its number as a decision
+-- does, so that all races between them are one race (I4). A cancel or an abort withdraws the run's calls of which nothing
+-- was sent, in the same transaction; what may have happened stays open until it is settled (I16). A caller under
+-- REPEATABLE READ can get 40001: its usual retry.
 CREATE FUNCTION commit_step(
-  p_run text, p_n int, p_kind text, p_reply json, p_messages json, p_shown json, p_calls json, p_width int,
+  p_run text, p_n int, p_kind text, p_reply json, p_messages json, p_shown json, p_calls json, p_note json, p_width int,
   p_positions int[], p_tools text[], p_args jsonb[], p_digests bytea[], p_payloads bytea[], p_order_keys text[],
   p_while_open boolean, p_again boolean, p_traceparent text,
   OUT verdict text, OUT detail text, OUT ids uuid[],
@@ -57,8 +81,8 @@ BEGIN
   IF verdict IS NULL THEN
     -- Everything hangs on the step's row: whoever inserts it is its one author, the other gets nothing of this.
     WITH journal AS (
-      INSERT INTO step AS s (run_id, n, kind, reply, messages, shown, calls, width, open_from)
-      VALUES (p_run, p_n, p_kind, p_reply, p_messages, p_shown, p_calls, p_width,
+      INSERT INTO step AS s (run_id, n, kind, reply, messages, shown, calls, note, width, open_from)
+      VALUES (p_run, p_n, p_kind, p_reply, p_messages, p_shown, p_calls, p_note, p_width,
               coalesce(open_step, p_n))
       ON CONFLICT DO NOTHING RETURNING s
     ), decided AS MATERIALIZED (
@@ -92,12 +116,18 @@ BEGIN
     SELECT CASE WHEN EXISTS (SELECT FROM journal) THEN 'fresh' END,
            (SELECT coalesce(array_agg(id ORDER BY call), '{}') FROM decided)
     INTO verdict, ids;
+    IF verdict = 'fresh' AND p_n > 0 AND p_kind <> 'decision' THEN
+      IF p_kind IN ('cancel', 'abort') AND open_step IS NOT NULL THEN
+        PERFORM withdraw(earlier, coalesce(p_note ->> 'reason', p_kind));
+      END IF;
+      PERFORM pg_notify(current_schema(), p_run);  -- whoever waits for its calls is to read this
+    END IF;
   END IF;
 
   IF verdict IS DISTINCT FROM 'fresh' AND EXISTS (SELECT FROM step WHERE run_id = p_run AND n = p_n) THEN
     -- A later statement, hence a newer snapshot: it sees the winner.
     verdict := 'taken';
-    detail := NULL;
+    SELECT s.kind INTO detail FROM step s WHERE s.run_id = p_run AND s.n = p_n;
     SELECT array_agg(a.call ORDER BY a.call), array_agg(a.tool ORDER BY a.call),
            array_agg(a.args ORDER BY a.call), array_agg(a.digest ORDER BY a.call)
     INTO stored_positions, stored_tools, stored_args, stored_digests

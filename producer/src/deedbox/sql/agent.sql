@@ -6,13 +6,13 @@ SELECT verdict, detail, ids::text[],
     (SELECT coalesce(json_agg(json_build_array(c.position, c.tool, c.args, encode(c.digest, 'hex'))), '[]')::text
      FROM unnest(stored_positions, stored_tools, stored_args, stored_digests) AS c(position, tool, args, digest)) END
 FROM {schema}.commit_step(
-  %(run)s, %(n)s, %(kind)s, %(reply)s::json, %(messages)s::json, %(shown)s::json, %(calls)s::json, %(width)s,
+  %(run)s, %(n)s, %(kind)s, %(reply)s::json, %(messages)s::json, %(shown)s::json, %(calls)s::json, %(note)s::json, %(width)s,
   %(positions)b::int[], %(tools)b::text[], %(args)b::text[]::jsonb[], %(digests)b::bytea[], %(payloads)b::bytea[], %(order_keys)b::text[],
   %(while_open)s, %(again)s, %(traceparent)s)
 
 -- name: steps
 -- The journal from a step on.
-SELECT n, kind, reply::text, messages::text, shown::text, calls::text, created_at::text
+SELECT n, kind, reply::text, messages::text, shown::text, calls::text, note::text, created_at::text
 FROM {schema}.step WHERE run_id = %(run)s AND n >= %(n)s ORDER BY n
 
 -- name: calls
@@ -22,7 +22,9 @@ FROM {schema}.action a JOIN {schema}.outcome o ON o.action_id = a.id
 WHERE a.key >= %(run)s || ':' AND a.key < %(run)s || ';' AND a.step >= %(n)s ORDER BY a.step, a.call
 
 -- name: outcomes
-SELECT action_id::text, status, attempt, unsettled, result::text, error::text
+-- Of open calls; with each the number of the run's last step, since one from outside may have come meanwhile.
+SELECT action_id::text, status, attempt, unsettled, result::text, error::text,
+  (SELECT max(n) FROM {schema}.step WHERE run_id = %(run)s)
 FROM {schema}.outcome WHERE action_id = ANY (%(ids)s::uuid[])
 
 -- name: run

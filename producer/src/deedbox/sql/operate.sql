@@ -4,7 +4,8 @@ SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO, MDY',
 
 -- name: runs
 -- The newest runs. One whose last step asks for nothing, and of which nothing is open, is finished.
-SELECT r.id, CASE WHEN r.status = 'running' AND s.kind = 'decision' AND s.width = 0 AND o.calls = 0 THEN 'finished' ELSE r.status END,
+SELECT r.id, CASE WHEN s.kind = 'abort' THEN 'aborted'
+                  WHEN r.status = 'running' AND s.kind = 'decision' AND s.width = 0 AND o.calls = 0 THEN 'finished' ELSE r.status END,
        r.created_at, s.n, s.kind, o.calls
 FROM {schema}.run r
 LEFT JOIN LATERAL (SELECT n, kind, width FROM {schema}.step WHERE run_id = r.id ORDER BY n DESC LIMIT 1) s ON true
