@@ -66,7 +66,7 @@ class Row(NamedTuple):
     key: int = 0  # how often it was given a new key
     first_sent: int | None = None  # under this key
     claimed: int = 0  # when the attempt that runs was
-    performed: int = 0  # the last attempt that may have sent, once it has ended
+    performed: int = 0  # the last attempt that ended and may have sent
     sent: int = 0  # when the last attempt that performs or performed was claimed
 
 
@@ -118,7 +118,7 @@ class Ledger:
 
     def late(self, row: Row, attempt: int, word: str) -> Row:
         """The row after a report that is fenced off: it settles a doubt about its own attempt, or is only kept (I8)."""
-        if word not in ("done", "refused") or attempt != row.performed:
+        if word not in ("done", "refused") or (attempt < row.performed if word == "done" else attempt != row.performed):
             return row
         if row.status == "running" and row.ask and word == "done":
             return row._replace(known=True)
@@ -134,7 +134,9 @@ class Ledger:
         if row.ask:
             return self._end_probe(row, end, now, budget=budget, keyed=keyed)
         doubt = end in ("unknown", "stored") or (row.unsettled and self.rules.sticky)
-        row = row._replace(unsettled=doubt, stored=end == "stored", performed=row.attempt)
+        row = row._replace(unsettled=doubt, stored=end == "stored")
+        if end != "retry":
+            row = row._replace(performed=row.attempt)
         if budget and not doubt and (not tool.window or keyed or tool.probe):
             return row._replace(status="pending")
         if budget and doubt and end != "stored" and (tool.harmless or keyed):

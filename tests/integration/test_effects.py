@@ -334,6 +334,28 @@ def test_a_tool_may_lose_its_probe_while_one_is_asked(
     assert row(conn, id_, "unsettled, next_at IS NOT NULL") == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("effect", "then"),
+    [
+        ("effect = 'unrepeatable', key_window = NULL, key_margin = NULL", ("in_doubt", True, False)),
+        ("effect = 'probe', key_window = NULL, key_margin = NULL, settle_after = '10 min'", ("retry", True, True)),
+    ],
+)
+def test_what_waits_to_be_repeated_under_a_key_is_not_when_its_tool_loses_the_key(  # I7
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection, effect: LiteralString, then: Any
+) -> None:
+    id_ = one(bank, conn, charge)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown", delay="0 s")
+        assert row(conn, id_) == ("pending", True, False)
+        conn.execute(sql.SQL("UPDATE tool SET {} WHERE name = 'charge_customer'").format(sql.SQL(effect)))
+        assert hands.claim([id_])[id_][0] == "expired"
+        conn.execute("UPDATE outcome SET next_at = clock_timestamp()")
+        assert [duty for duty, _ in swept(hands, id_)] == ["expired"]
+    assert row(conn, id_) == then
+
+
 def test_an_attempt_is_settled_by_the_deadline_that_it_had(  # I16
     bank: Deedbox, shop: Shop, conn: psycopg.Connection
 ) -> None:

@@ -252,3 +252,35 @@ def test_an_alarm_keeps_a_dead_letter_from_a_new_key(bank: Deedbox, shop: Shop, 
         assert conn.execute("SELECT resolve(%s, NULL, 'ann', NULL)", [key]).fetchone() == ("gave_up",)
         assert stopped.finish(id_, 1, "done", result={"id": "w_1"}) == "alarm"
     assert conn.execute("SELECT verdict FROM redrive(%s, true, 'ann', NULL)", [[id_]]).fetchall() == [("happened",)]
+
+
+def test_that_it_happened_settles_a_call_whose_newer_attempts_sent_nothing(  # I6 I8
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    id_ = one(bank, conn, wire)
+    with shop.hands() as hands:
+        hands.claim([id_])
+        hands.finish(id_, 1, "unknown")
+        conn.execute("SELECT resolve((SELECT key FROM action), NULL, 'ann', NULL)")
+        conn.execute("SELECT redrive(%s, false, 'ann', NULL)", [[id_]])
+        hands.claim([id_])
+        hands.finish(id_, 2, "retry")
+        assert row(conn, id_, "status, performed") == ("retry", 1)
+        assert hands.finish(id_, 1, "done", result={"id": "x"}) == "late"
+    assert row(conn, id_, "status") == ("done",)
+
+
+def test_only_an_answer_tells_that_it_happened(bank: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:  # I14
+    """Words that no worker of ours says: they neither end a call nor keep it from being judged."""
+    id_ = one(bank, conn, refund)
+    never = one(bank, conn, wire)
+    with shop.hands() as stopped, shop.hands() as hands:
+        stopped.claim([id_])
+        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
+        hands.sweep()
+        hands.claim([id_])
+        assert stopped.finish(id_, 1, "unknown", error={"reason": "odd", "happened": True}) == "late"
+        assert hands.finish(id_, 2, "absent") == "recorded"
+        assert hands.finish(never, 0, "done", result={"id": "x"}) == "late"
+    assert row(conn, id_, "status, unsettled") == ("retry", True)
+    assert row(conn, never, "status, attempt") == ("pending", 0)

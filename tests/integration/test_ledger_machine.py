@@ -278,8 +278,9 @@ class LedgerMachine(RuleBasedStateMachine):
         if running:
             return
         word = attempt.said[-1]["status"]
-        waits = before.status in ("in_doubt", "pending", "retry") and before.performed == attempt.number
-        settles = waits and (before.unsettled or word in ("done", "gave_up"))
+        waits = before.status in ("in_doubt", "pending", "retry")
+        own = before.unsettled and before.performed == attempt.number
+        settles = waits and (own or (word in ("done", "gave_up") and before.performed <= attempt.number))
         if not settles or word not in ("done", "refused", "gave_up"):
             assert after._replace(late=before.late) == before, "it changed what is another's"
         kept = after.late > before.late or after.said != before.said

@@ -124,3 +124,75 @@ def test_one_that_nobody_has_passed_keeps_its_place(bank: Deedbox, shop: Shop, c
         conn.execute("UPDATE tool SET attempts = 10")
         assert redrive(conn, one, rekey=False) == "redriven"
         assert [hands.claim([id_])[id_][0] for id_ in (two, one)] == ["blocked", "claimed"]
+
+
+def given_up(conn: psycopg.Connection, hands: Any, *ids_: UUID) -> None:
+    """These calls, one after the other, give up."""
+    conn.execute("UPDATE tool SET attempts = 1")
+    for id_ in ids_:
+        hands.claim([id_])
+        hands.finish(id_, 1, "retry")
+        assert row(conn, id_, "status") == ("gave_up",)
+    conn.execute("UPDATE tool SET attempts = 10")
+
+
+def claimed(hands: Any, *ids_: UUID) -> list[UUID]:
+    """Which of these could be claimed."""
+    return [id_ for id_ in ids_ if hands.claim([id_])[id_][0] == "claimed"]
+
+
+def test_the_later_of_two_is_put_back_to_work_before_the_earlier(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    one, two, three = ids(conn, decide(bank, *(mail(to="a", text=str(n)) for n in range(3))))
+    with shop.hands() as hands:
+        given_up(conn, hands, one, two)
+        assert claimed(hands, three) == [three]
+        redrive(conn, two, rekey=False)
+        redrive(conn, one, rekey=False)
+        assert claimed(hands, one, two) == []
+        hands.finish(three, 1, result={"id": "x"})
+        assert claimed(hands, one, two) == [two]
+
+
+def test_one_that_was_moved_is_found_by_the_one_before_it(bank: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:
+    one, two = ids(conn, decide(bank, mail(to="a", text="1"), mail(to="a", text="2")))
+    with shop.hands() as hands:
+        given_up(conn, hands, one)
+        hands.claim([two])
+        redrive(conn, one, rekey=False)
+        conn.execute("UPDATE tool SET attempts = 1")
+        hands.finish(two, 1, "retry")
+        conn.execute("UPDATE tool SET attempts = 10")
+        assert claimed(hands, one) == [one]
+        redrive(conn, two, rekey=False)
+        assert claimed(hands, two) == []
+        hands.finish(one, 2, result={"id": "x"})
+        assert claimed(hands, two) == [two]
+
+
+def test_the_next_one_does_not_begin_while_one_is_put_back_to_work(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    one, two = ids(conn, decide(bank, mail(to="a", text="1"), mail(to="a", text="2")))
+    with shop.hands() as hands, shop.connect() as other:
+        given_up(conn, hands, one)
+        with other.transaction():
+            redrive(other, one, rekey=False)
+            assert claimed(hands, two) == []
+        assert claimed(hands, two, one) == [one]
+
+
+def test_a_redrive_that_waits_for_an_agent_holds_up_no_worker(
+    bank: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """The end of its order is an open transaction's: it is waited for first."""
+    one, two = ids(conn, decide(bank, mail(to="a", text="1"), mail(to="a", text="2")))
+    with shop.hands() as hands, shop.connect() as agent, shop.connect() as person:
+        given_up(conn, hands, one)
+        hands.claim([two])
+        with agent.transaction():
+            agent.execute("UPDATE tail SET prev = prev")
+            driven = Meanwhile(conn, person, lambda: redrive(person, one, rekey=False))
+            assert finish(hands.conn, hands.owner, one) == {one: "alarm"}
+        assert driven.end() == "redriven"  # its key makes the two one

@@ -80,15 +80,16 @@ def test_the_audit_tells_the_ledger_from_people_and_knows_their_role(
     assert conn.execute("SELECT who, role = session_user FROM audit").fetchall() == [("ann", True)]
 
 
-def test_an_error_that_another_language_wrote_can_be_audited(
+def test_an_error_that_nobody_could_look_into_is_refused(
     bank: Deedbox, shop: Shop, conn: psycopg.Connection
-) -> None:
-    """A NUL as a JSON escape is text to json, and none to jsonb."""
+) -> None:  # I14
+    """A NUL as a JSON escape is text to json, and none to jsonb: the next one to look at the call would fail."""
     id_ = one(bank, conn, wire)
     with shop.hands() as hands:
         hands.claim([id_])
-        hands.finish(id_, 1, "unknown", error={"reason": "a NUL: \0"})
-    assert resolve(conn, id_, None) == "gave_up"
+        with pytest.raises(psycopg.errors.UntranslatableCharacter):
+            hands.finish(id_, 1, "unknown", error={"reason": "a NUL: \0"})
+    assert row(conn, id_, "status") == ("running",)
 
 
 def redrive(conn: psycopg.Connection, *meant: UUID, rekey: bool = False) -> dict[UUID, str]:

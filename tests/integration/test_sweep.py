@@ -228,3 +228,42 @@ def test_the_watermark_waits_for_a_transaction_that_is_still_open(
             assert marked() == (first, True)
         assert marked()[0] > first
         assert hands.pending() == [call.id]
+
+
+def test_a_lock_ends_the_turn_and_condemns_no_call(box: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:
+    (id_,) = commit(box, "r", pay())
+    with shop.hands() as hands, shop.connect() as other:
+        hands.claim([id_])
+        hands.finish(id_, 1, "retry")
+        conn.execute("UPDATE outcome SET next_at = clock_timestamp()")
+        hands.conn.execute("SET lock_timeout = '100 ms'")
+        with other.transaction():
+            other.execute("LOCK TABLE outbox IN SHARE MODE")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                hands.sweep()
+        assert [duty for duty, *_ in hands.sweep()] == ["retried"]
+
+
+def test_calls_of_one_tool_hide_no_others(box: Deedbox, shop: Shop, conn: psycopg.Connection) -> None:
+    many = commit(box, "r", *(pay(cents + 1) for cents in range(3)))
+    (one,) = commit(box, "s", lookup(order="o"))
+    conn.execute("UPDATE outcome SET next_at = clock_timestamp() + interval '1 min'")
+    conn.execute("UPDATE outcome SET next_at = clock_timestamp() + interval '2 min' WHERE action_id = %s", [one])
+    with shop.hands() as hands:
+        found = hands.conn.execute("SELECT * FROM pending(%s, NULL, 1)", [hands.tools]).fetchall()
+    assert len(found) == 2
+    assert (one,) in found
+    assert set(found) <= {(id_,) for id_ in (*many, one)}
+
+
+def test_a_lock_that_the_old_session_still_has_keeps_nobody_from_its_lease(
+    box: Deedbox, shop: Shop, conn: psycopg.Connection
+) -> None:
+    """Such as behind a pooler, which keeps the connection of a worker that has made itself a new one."""
+    with shop.hands() as hands, shop.connect() as new:
+        conn.execute("UPDATE worker SET renewed_at = 'epoch'")
+        renew = "SELECT renew(%s, '{}', true)"
+        assert new.execute(renew, [hands.owner]).fetchone() == (None,)
+        assert conn.execute("SELECT renewed_at > 'epoch' FROM worker").fetchone() == (True,)
+        hands.conn.execute("SELECT pg_advisory_unlock_all()")
+        assert new.execute(renew, [hands.owner]).fetchone() == (True,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -342,6 +343,23 @@ def test_an_attempt_has_the_deadline_that_the_ledger_judges_by(  # I7
         spoken.bring(record_of(conn, id_))
         assert outcomes(box, run) == ["done"]
     assert charge.deadline > timedelta(seconds=5) >= timedelta(seconds=provider.attempts[0].time_left)
+
+
+def test_an_attempt_counts_from_when_its_claim_was_sent(  # I16
+    box: Deedbox, conn: psycopg.Connection, spoken: Spoken
+) -> None:
+    """The ledger's deadline was set before the answer was read, however late that was."""
+    provider = Provider()
+    conn.execute("UPDATE tool SET deadline = '30 s'")
+    run = decide(box, charge(customer="c", cents=1))
+    (id_,) = ids(conn, run)
+    left: list[float] = []
+    provider.on[charge.name] = lambda _, attempt: left.append(attempt.time_left)
+    signals.arm("after_claim", lambda: time.sleep(1))
+    with Worker(box, provider.handlers()):
+        spoken.bring(record_of(conn, id_))
+        assert outcomes(box, run) == ["done"]
+    assert left[0] <= 29
 
 
 def test_a_worker_judged_dead_goes_on_as_another_and_loses_nothing(  # I7 I8

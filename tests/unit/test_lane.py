@@ -215,6 +215,22 @@ async def test_what_waits_behind_a_call_that_takes_long_is_told_and_can_be_let_g
     assert len(lanes) == 0
 
 
+async def test_one_that_is_blocked_hears_of_an_older_one_behind_it() -> None:
+    """It may be what blocks it: they are in the order in which they came, and a retry comes last."""
+    answers: list[bool] = []
+
+    async def work(_: Record, __: object, blocked: Callable[[], bool]) -> None:
+        await turn()
+        answers.append(blocked())
+
+    lanes = Lanes(work, fail=lambda _: None)
+    older, newer = sorted((record("a"), record("a")), key=lambda one: one.id)
+    for one in (newer, older):
+        lanes.put(one)
+    assert await lanes.settle(10)
+    assert answers == [True, False]
+
+
 async def test_large_records_fill_the_room_sooner() -> None:
     lanes = Lanes(Work(), fail=lambda _: None, room_bytes=10)
     lanes.put(replace(record(), payload=b"x" * 11))

@@ -19,6 +19,7 @@ from deedbox_consumers.attempt import Attempt
 from deedbox_consumers.batch import Batch
 from deedbox_consumers.clock import now
 from deedbox_consumers.execute import ask, execute
+from deedbox_consumers.ledger import Verdict
 from deedbox_consumers.news import News
 from deedbox_consumers.perform import Performer
 from deedbox_consumers.record import Claimed
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from deedbox_consumers.handlers import Handler
     from deedbox_consumers.health import Progress
     from deedbox_consumers.lease import Lease
-    from deedbox_consumers.ledger import Ledger, Recorded, Verdict
+    from deedbox_consumers.ledger import Ledger, Recorded
     from deedbox_consumers.record import Record
     from deedbox_consumers.source import Source
 
@@ -100,7 +101,7 @@ class Desk:
         self.running: set[Claimed] = set()
         self.blocked: set[Future[Any]] = self._performer.blocked
 
-    async def attend(self, record: Record, claimed: Callable[[], object], blocked: Callable[[], object]) -> None:
+    async def attend(self, record: Record, claimed: Callable[[], object], blocked: Callable[[], bool]) -> None:
         """Take one record to its end: read it, claim it, perform it; or find out that there is nothing to do."""
         decoded = await self._read(record)
         if isinstance(decoded, str) and not await self._is_ours(record):
@@ -135,7 +136,8 @@ class Desk:
                 asked += 1
                 if verdict.word == "blocked":
                     only_ours = True
-                    blocked()
+                    if blocked():
+                        self.hurry(record)
             else:
                 return
         if only_ours:
@@ -223,10 +225,10 @@ class Desk:
     def _open(self, record: Record, decoded: Decoded | str, verdict: Verdict) -> Claimed:
         tool = self._handlers[record.tool].tool
         # By the ledger's word, which judges by it: what is registered may be newer than this worker.
-        until = now() + (verdict.deadline or tool.deadline).total_seconds()
+        until = verdict.asked + (verdict.deadline or tool.deadline).total_seconds()
         probes = bool(verdict.probe)
         if verdict.window_left is not None and not probes:
-            until = min(until, now() + verdict.window_left.total_seconds())
+            until = min(until, verdict.asked + verdict.window_left.total_seconds())
         attempt = Attempt(
             key=idempotency_key(self._box, verdict.key, verdict.rekeyed or 0),
             call=verdict.key,
@@ -253,7 +255,7 @@ class Desk:
                 report = await self._put_off(call, decoded)
             elif decoded[1] != verdict.digest:
                 report = await self._refuse_bytes(call)
-            elif self._closing.is_set():
+            elif self._closing.is_set() or not call.attempt.time_left:  # or the claim took as long as an attempt may
                 report = await self.record(call, GIVEN_BACK)
             elif call.probe:
                 report = await ask(call, self)
@@ -341,7 +343,11 @@ class Desk:
     # ---- the ledger
 
     async def _claim(self, ids: Sequence[UUID]) -> list[Verdict]:
-        return await self._ledger.claim(self._lease.owner, ids, lambda: {call.record.id for call in self.running})
+        owner, asked = self._lease.owner, now()
+        if not self._lease.alive:  # nothing would be sent
+            return [Verdict("no_lease", owner)] * len(ids)
+        verdicts = await self._ledger.claim(owner, ids, lambda: {call.record.id for call in self.running})
+        return [verdict._replace(asked=asked) for verdict in verdicts]
 
     def _keep(self, call: Claimed, report: Report) -> None:
         """What a thread said after its attempt was over: fenced off, and kept."""

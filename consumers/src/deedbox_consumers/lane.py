@@ -34,15 +34,16 @@ class Lanes:
     """All that this worker has received and not finished.
 
     `work` takes one record to its end, and says when its call is claimed: another record of the call is then no longer
-    one too many; and, with another word, when it is blocked by what the ledger has before it. It is called for the next
-    record of a key when the one before is at its end.
+    one too many; and, with another word, when it is blocked by what the ledger has before it, to hear whether an older
+    one waits behind it, which may be just that. It is called for the next record of a key when the one before is at its
+    end.
     `fail` is told what a lane could not cope with, which is the end of the worker. `room` is how many records of one
     tool, and `room_bytes` how much of them, are taken before its source rests: one that is paused stops no other.
     """
 
     def __init__(
         self,
-        work: Callable[[Record, Callable[[], object], Callable[[], object]], Awaitable[None]],
+        work: Callable[[Record, Callable[[], object], Callable[[], bool]], Awaitable[None]],
         fail: Callable[[BaseException], None],
         room: int = 4000,
         room_bytes: int = ROOM_BYTES,
@@ -151,9 +152,11 @@ class Lanes:
         self._blocked(lane)
         self._waits_no_more(record)
 
-    def _blocked(self, lane: Lane) -> None:
+    def _blocked(self, lane: Lane) -> bool:
         if lane.since is None:
             lane.since = now()
+        first = lane.records[0].id
+        return any(record.id < first for record in lane.records)
 
     def _waits_no_more(self, record: Record) -> None:
         if self._waiting.get(record.id) is record:

@@ -42,6 +42,7 @@ class Verdict(NamedTuple):
     probe: bool | None = False
     rekeyed: int | None = 0
     deadline: timedelta | None = None
+    asked: float = 0.0  # when the claim was sent
 
 
 class Recorded(NamedTuple):
@@ -108,13 +109,12 @@ class Ledger:
         through = json.dumps({tool: at.isoformat() for tool, at in received.items()})
         if self._leases.losses == self._leased_with:
             return bool((await self._leases.once(self._say["renew"], [owner, through, False]))[0][0])
-        # The lock went with the old session. The row first: the server may not have noticed that session's end, and
-        # until it does the lock cannot be had.
+        # The lock went with the old session, and cannot be had before the server notices that session's end.
         losses = self._leases.losses
-        if alive := bool((await self._leases.once(self._say["renew"], [owner, through, False]))[0][0]):
-            alive = bool((await self._leases.once(self._say["renew"], [owner, through, True]))[0][0])
-            self._leased_with = losses
-        return alive
+        (alive,) = (await self._leases.once(self._say["renew"], [owner, through, True]))[0]
+        if alive:
+            self._leased_with = losses  # else the lock is the old session's still: it is asked for at the next time
+        return alive is not False
 
     async def resign(self, owner: UUID) -> None:
         """Leave."""

@@ -112,14 +112,13 @@ CREATE TABLE action (
   kind    text NOT NULL DEFAULT 'call' CHECK (kind IN ('call', 'undo')),
   args    jsonb NOT NULL,
   digest  bytea NOT NULL CHECK (octet_length(digest) = 32),
-  after   uuid,              -- the previous action of the same order key
+  after   uuid,              -- the previous action of the same order key, when it was decided
   payload bytea,             -- only of a call that was not emitted with its step
   FOREIGN KEY (run_id, step) REFERENCES step
 );
-CREATE INDEX action_after ON action (after) WHERE after IS NOT NULL;
 
 -- Updated twice in a call's life, in place (HOT): no index may mention status or owner, and the fast path never
--- touches next_at. A quarter of each page is filled: a batch of claims writes second versions of all its rows before
+-- touches next_at or after. A quarter of each page is filled: a batch of claims writes second versions of all its rows before
 -- the first ones can go, and the third is larger. Half was too much (80 % in place in batches of 100, now all).
 CREATE TABLE outcome (
   action_id     uuid PRIMARY KEY REFERENCES action,
@@ -127,8 +126,8 @@ CREATE TABLE outcome (
   status        text NOT NULL DEFAULT 'pending' CHECK (status IN
                   ('held', 'pending', 'running', 'retry', 'in_doubt', 'done', 'refused', 'gave_up', 'rejected', 'cancelled')),
   attempt       int NOT NULL DEFAULT 0,          -- claims
-  performed     int NOT NULL DEFAULT 0,          -- the last of them that may have sent, once it has ended
-  spent         smallint NOT NULL DEFAULT 0,     -- of these, what does not count as a send: probes, those given back, those before a redrive
+  performed     int NOT NULL DEFAULT 0,          -- the last of them that ended and may have sent
+  spent         int NOT NULL DEFAULT 0,          -- of these, what does not count as a send: probes, those given back, those before a redrive
   probes        smallint NOT NULL DEFAULT 0,     -- of these, the probes since the last send
   rekeyed       smallint NOT NULL DEFAULT 0,     -- how often it was given a new idempotency key
   unsettled     boolean NOT NULL DEFAULT false,  -- an earlier attempt may have taken effect and nobody knows yet
@@ -148,6 +147,7 @@ CREATE TABLE outcome (
   error         json,
   CONSTRAINT unsettled_stays_open CHECK (NOT unsettled OR status IN ('pending', 'running', 'retry', 'in_doubt'))  -- I16
 ) WITH (fillfactor = 25);
+CREATE INDEX outcome_after ON outcome (after) WHERE after IS NOT NULL;
 CREATE INDEX outcome_next ON outcome (tool, next_at) WHERE next_at IS NOT NULL;
 
 -- INSERT ONLY, and never by COPY: Debezium 3.6 can lose rows that share a WAL position. The first emission of a call

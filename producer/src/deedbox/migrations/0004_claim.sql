@@ -23,15 +23,17 @@ BEGIN
 END $$;
 
 -- Renew. False: the sweep has judged this owner dead; its calls belong to others now, so go on under a new owner id.
--- A new session (p_new_session, after a lost connection) takes the owner's lock again.
+-- A new session (p_new_session, after a lost connection) takes the owner's lock again. Null: it is renewed, and the lock
+-- is still the old session's, which the server has not missed yet: ask for it at the next time.
 CREATE FUNCTION renew(p_owner uuid, p_received_through jsonb, p_new_session boolean)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+  held CONSTANT boolean := NOT p_new_session OR pg_try_advisory_lock(owner_lock(p_owner));
 BEGIN
-  IF p_new_session THEN PERFORM pg_advisory_lock(owner_lock(p_owner)); END IF;
   UPDATE worker SET renewed_at = clock_timestamp(), lease_until = clock_timestamp() + lease, received_through = received_through ||
     coalesce((SELECT jsonb_object_agg(key, value::timestamptz) FROM jsonb_each_text(p_received_through)), '{}')  -- or it fails here
   WHERE owner = p_owner;
-  RETURN FOUND;
+  RETURN CASE WHEN NOT FOUND THEN false WHEN held THEN true END;
 END $$;
 
 -- Leave: the owner holds no call any more.
@@ -51,8 +53,8 @@ END $$;
 --   busy      another session has the row at this moment      forbidden  not a tool of this worker
 --   expired   its key's window or its deadline is over; the sweep judges it
 --   no_lease  this owner has none: renew first
--- It takes only pending calls (I7), and sets first_sent_at before anything is sent (I9). Past the window a call is sent
--- again only if a probe has found that it did not happen.
+-- It takes only pending calls (I7), and sets first_sent_at before anything is sent (I9). Past the window, or without a
+-- key, what may have happened is sent again only if a probe has found that it did not, or if repeating does no harm.
 CREATE FUNCTION claim(p_ids uuid[], p_owner uuid)
 RETURNS TABLE (id uuid, verdict text, key text, attempt int, digest bytea, window_left interval, probe boolean, rekeyed int, deadline interval)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
@@ -69,8 +71,9 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
     WHERE o.action_id = ANY (p_ids) AND o.status = 'pending' AND NOT t.paused
       AND (o.probe
            OR (t.expires IS NULL OR clock_timestamp() < uuid_time(o.action_id) + t.expires)
-              AND (o.first_sent_at IS NULL OR t.key_window IS NULL OR t.settle_after IS NOT NULL AND NOT o.unsettled
-                   OR clock_timestamp() + t.deadline + t.key_margin < o.first_sent_at + t.key_window))
+              AND NOT (coalesce(clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window,
+                               o.unsettled AND t.key_window IS NULL AND t.effect <> 'repeatable')
+                      AND NOT (t.settle_after IS NOT NULL AND NOT o.unsettled)))
       AND (o.after IS NULL OR NOT EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
              AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
                   OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)))
@@ -80,7 +83,7 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
     UPDATE outcome o
     SET status = 'running', owner = p_owner, attempt = o.attempt + 1, claimed_at = clock_timestamp(),
         spent = CASE WHEN o.probe THEN o.spent + 1 ELSE o.spent END,
-        probes = CASE WHEN o.probe THEN o.probes + 1 ELSE 0 END,
+        probes = CASE WHEN o.probe THEN least(o.probes + 1, 10000) ELSE 0 END,
         let_go = NULL,
         first_sent_at = coalesce(o.first_sent_at, clock_timestamp()),
         until = CASE WHEN o.probe THEN o.until ELSE clock_timestamp() + free.deadline END
@@ -98,7 +101,8 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
       WHEN t.paused THEN 'paused'
       WHEN NOT o.probe AND clock_timestamp() >= uuid_time(o.action_id) + t.expires THEN 'expired'
       WHEN NOT o.probe AND NOT (t.settle_after IS NOT NULL AND NOT o.unsettled)
-           AND clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window THEN 'expired'
+           AND coalesce(clock_timestamp() + t.deadline + t.key_margin >= o.first_sent_at + t.key_window,
+                        o.unsettled AND t.key_window IS NULL AND t.effect <> 'repeatable') THEN 'expired'
       WHEN EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
              AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
                   OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL)) THEN 'blocked'
@@ -130,17 +134,18 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
 $$;
 
 -- Pending calls of these tools, oldest first, by a range of the primary key: from p_from, or everything that is open and
--- can be claimed now. What is paused or blocked becomes due by itself; it would fill the page at each look.
+-- can be claimed now, p_limit of each tool. What is paused or blocked becomes due by itself; it would fill the page at each look.
 CREATE FUNCTION pending(p_tools text[], p_from uuid, p_limit int) RETURNS SETOF uuid
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 BEGIN
   IF p_from IS NULL THEN
-    RETURN QUERY SELECT o.action_id FROM tool t JOIN outcome o ON o.tool = t.name
-      WHERE t.name = ANY (p_tools) AND NOT t.paused AND o.next_at IS NOT NULL AND o.status = 'pending'
-        AND NOT EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
-              AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
-                   OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL))
-      ORDER BY o.next_at LIMIT p_limit;
+    RETURN QUERY SELECT o.action_id FROM tool t CROSS JOIN LATERAL (
+        SELECT x.action_id, x.next_at FROM outcome x WHERE x.tool = t.name AND x.next_at IS NOT NULL AND x.status = 'pending'
+          AND NOT EXISTS (SELECT FROM outcome e WHERE e.action_id = x.after
+                AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+                     OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL))
+        ORDER BY x.next_at LIMIT p_limit) o
+      WHERE t.name = ANY (p_tools) AND NOT t.paused ORDER BY o.next_at;
   END IF;
   RETURN QUERY SELECT o.action_id FROM outcome o
     WHERE o.action_id >= coalesce(p_from, (SELECT watermark FROM box))

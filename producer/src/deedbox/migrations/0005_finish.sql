@@ -34,7 +34,7 @@ BEGIN
   )
   SELECT string_agg(DISTINCT run_id, ',') INTO runs FROM news;
   UPDATE outcome o SET next_at = clock_timestamp()
-  FROM action a WHERE a.after = ANY (p_ids) AND o.action_id = a.id AND o.status = 'pending' AND o.next_at IS NOT NULL;
+  WHERE o.after = ANY (p_ids) AND o.status = 'pending' AND o.next_at IS NOT NULL;
   IF runs IS NOT NULL THEN
     PERFORM pg_notify(current_schema(), CASE WHEN octet_length(runs) < 7900 THEN runs ELSE '' END);
   END IF;
@@ -72,8 +72,8 @@ BEGIN
             FROM unnest(p_ids, p_ends, p_errors, p_delays) AS u(id, ending, error, delay)) s
       JOIN outcome o ON o.action_id = s.id JOIN tool t ON t.name = o.tool
       -- What the attempt that is asked about has said itself in the meantime.
-      LEFT JOIN LATERAL (SELECT l.status, l.result, l.error FROM late l WHERE o.probe AND l.action_id = o.action_id AND l.attempt = o.performed
-                           AND (l.status = 'done' OR l.error ->> 'happened' IS NOT NULL) LIMIT 1) k ON true
+      LEFT JOIN LATERAL (SELECT l.status, l.result, l.error FROM late l WHERE o.probe AND l.action_id = o.action_id AND l.attempt >= o.performed
+                           AND (l.status = 'done' OR l.status = 'gave_up' AND l.error ->> 'happened' IS NOT NULL) LIMIT 1) k ON true
       WHERE o.status = 'running'
       ORDER BY o.action_id FOR UPDATE OF o
     ), budgeted AS (
@@ -111,7 +111,7 @@ BEGIN
     UPDATE outcome o SET
       status = d.becomes,
       owner = CASE WHEN p_lane THEN o.owner END,
-      performed = CASE WHEN d.asked THEN o.performed ELSE o.attempt END,
+      performed = CASE WHEN d.asked OR d.ending = 'retry' THEN o.performed ELSE o.attempt END,
       unsettled = d.doubt AND NOT d.settled AND d.then <> 'known',
       probe = d.then IN ('ask', 'ask when settled') OR d.then = 'doubt' AND d.asked,
       -- The same key would only get the stored failure again, and it is known now that nothing happened.
@@ -185,6 +185,7 @@ BEGIN
   IF NOT p_statuses <@ (answers || ARRAY['retry', 'unknown', 'stored', 'absent', 'cannot_tell']) THEN
     RAISE EXCEPTION 'a worker reports done, refused, gave_up, pending, retry, unknown, stored, absent or cannot_tell, not %', p_statuses USING ERRCODE = '22023';
   END IF;
+  PERFORM e::jsonb FROM unnest(p_errors) AS e;  -- what is no jsonb, such as a NUL, could never be looked into again
   WITH said AS MATERIALIZED (
     SELECT * FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors, p_unsettled)
       AS s(id, attempt, status, result, error, unsettled) WHERE s.status = ANY (answers) ORDER BY id
@@ -225,14 +226,15 @@ BEGIN
     -- Locked in a statement of its own, so that what follows is judged by what a person has just done to them.
     PERFORM FROM outcome o WHERE o.action_id = ANY (p_ids) AND NOT o.action_id = ANY (coalesce(recorded, '{}')) ORDER BY o.action_id FOR UPDATE;
     WITH said AS MATERIALIZED (
-      SELECT *, status = 'done' OR error ->> 'happened' IS NOT NULL AS effect
+      SELECT *, status = 'done' OR status = 'gave_up' AND error ->> 'happened' IS NOT NULL AS effect
       FROM unnest(p_ids, p_attempts, p_statuses, p_results, p_errors, p_unsettled)
         AS s(id, attempt, status, result, error, unsettled) WHERE NOT s.id = ANY (coalesce(recorded, '{}')) ORDER BY id
     ), doubt AS (
       UPDATE outcome o SET status = s.status, unsettled = false, probe = false, owner = p_owner, result = s.result, error = s.error,
                            finished_at = clock_timestamp(), next_at = NULL
       FROM said s
-      WHERE o.action_id = s.id AND o.performed = s.attempt  -- no newer attempt has sent
+      WHERE o.action_id = s.id AND s.attempt BETWEEN 1 AND o.attempt
+        AND (s.attempt = o.performed OR s.effect AND s.attempt > o.performed)  -- no newer attempt may have sent
         -- Also where a person thought that it had not happened, and put it back to work.
         AND o.status IN ('in_doubt', 'pending', 'retry') AND (o.unsettled OR s.effect)
         -- A no that is not about every attempt is about the only one in doubt, unless an earlier one may be.

@@ -73,12 +73,16 @@ BEGIN
     BEGIN
       RETURN QUERY SELECT 'condemned', o.tool, j.id, j.status
         FROM judge(ids, 'its worker died') j JOIN outcome o ON o.action_id = j.id;
-    EXCEPTION WHEN OTHERS THEN  -- one of them cannot be judged: it is not to keep the others from it
+    EXCEPTION
+    WHEN transaction_rollback OR object_not_in_prerequisite_state OR insufficient_resources OR operator_intervention THEN RAISE;
+    WHEN OTHERS THEN  -- one of them cannot be judged: it is not to keep the others from it
       FOREACH next_id IN ARRAY ids LOOP
         BEGIN
           RETURN QUERY SELECT 'condemned', o.tool, j.id, j.status
             FROM judge(ARRAY[next_id], 'its worker died') j JOIN outcome o ON o.action_id = j.id;
-        EXCEPTION WHEN OTHERS THEN
+        EXCEPTION
+        WHEN transaction_rollback OR object_not_in_prerequisite_state OR insufficient_resources OR operator_intervention THEN RAISE;
+        WHEN OTHERS THEN
           UPDATE outcome o SET owner = NULL, next_at = moment + interval '1 min' WHERE o.action_id = next_id
           RETURNING 'failed', o.tool, o.action_id, SQLERRM INTO duty, tool, id, status;
           RETURN NEXT;
@@ -99,7 +103,8 @@ BEGIN
            t.settle_after IS NOT NULL AS probed,
            CASE WHEN o.probe THEN o.claimed_at + t.deadline ELSE o.until END + interval '10 s' AS overdue_at,
            coalesce(moment >= uuid_time(o.action_id) + t.expires, false) AS unwanted,
-           coalesce(moment + t.deadline + t.key_margin >= o.first_sent_at + t.key_window, false)
+           coalesce(moment + t.deadline + t.key_margin >= o.first_sent_at + t.key_window,
+                    o.unsettled AND t.key_window IS NULL AND t.effect <> 'repeatable')
              AND NOT (t.settle_after IS NOT NULL AND NOT o.unsettled) AS forgotten,
            EXISTS (SELECT FROM outcome e WHERE e.action_id = o.after
                      AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
@@ -155,7 +160,10 @@ BEGIN
       UPDATE outcome o SET next_at = CASE WHEN due.status IN ('held', 'in_doubt') THEN 'infinity'::timestamptz END  -- a final one: none
       WHERE o.action_id = due.action_id;
     END IF;
-  EXCEPTION WHEN OTHERS THEN
+  EXCEPTION
+  -- Locks, other transactions, a server without room: the turn ends here, and the next one begins anew.
+  WHEN transaction_rollback OR object_not_in_prerequisite_state OR insufficient_resources OR operator_intervention THEN RAISE;
+  WHEN OTHERS THEN
     UPDATE outcome o SET next_at = moment + interval '1 min' WHERE o.action_id = due.action_id;
     duty := 'failed'; tool := due.tool; id := due.action_id; status := SQLERRM;
     RETURN NEXT;

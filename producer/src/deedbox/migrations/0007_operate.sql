@@ -77,19 +77,21 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 $$;
 
 -- Where those behind a call that gave up have gone on, it takes its place anew, at the end of its order: two of one order
--- never run at once. Nothing is moved while the next one has not begun.
+-- never run at once. Nothing is moved while the next one has not begun, and the next one's row is ours, so that it cannot
+-- begin meanwhile.
 CREATE FUNCTION line_up(p_id uuid) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-  next_one uuid := (SELECT o.action_id FROM action a JOIN outcome o ON o.action_id = a.id
-                    WHERE a.after = p_id AND o.after = p_id AND (o.attempt > 0 OR o.status NOT IN ('held', 'pending')) LIMIT 1);
+  next_one record;
   last_one uuid;
 BEGIN
-  IF next_one IS NULL THEN RETURN; END IF;
+  SELECT o.action_id, o.attempt > 0 OR o.status NOT IN ('held', 'pending') AS begun INTO next_one
+  FROM outcome o WHERE o.after = p_id FOR UPDATE;
+  IF NOT FOUND OR NOT next_one.begun THEN RETURN; END IF;
   INSERT INTO tail AS t (tool, order_key, last)
   SELECT b.aggregatetype, b.aggregateid, p_id FROM outbox b WHERE b.id = p_id
   ON CONFLICT (tool, order_key) DO UPDATE SET prev = t.last, last = excluded.last
   RETURNING t.prev INTO last_one;
-  UPDATE outcome o SET after = (SELECT x.after FROM outcome x WHERE x.action_id = p_id) WHERE o.action_id = next_one;
+  UPDATE outcome o SET after = (SELECT x.after FROM outcome x WHERE x.action_id = p_id) WHERE o.action_id = next_one.action_id;
   UPDATE outcome o SET after = last_one WHERE o.action_id = p_id;
 END $$;
 
@@ -101,6 +103,9 @@ DECLARE
   o outcome;
   again uuid[];
 BEGIN
+  -- The ends of their orders first, as a commit takes them: nobody waits for us who has what we wait for.
+  PERFORM FROM tail t WHERE (t.tool, t.order_key) IN (SELECT b.aggregatetype, b.aggregateid FROM outbox b WHERE b.id = ANY (p_ids))
+  ORDER BY t.tool, t.order_key FOR UPDATE;
   PERFORM FROM outcome x WHERE x.action_id = ANY (p_ids) ORDER BY x.action_id FOR UPDATE;
   FOR id, verdict IN SELECT r.id, r.verdict FROM redrivable(p_ids, p_rekey) r ORDER BY r.id LOOP
     IF verdict = 'redriven' THEN
@@ -152,7 +157,7 @@ BEGIN
       WHERE d.action_id = drop_dead.id AND d.closed_at IS NULL;
       UPDATE outcome x SET passed = true WHERE x.action_id = drop_dead.id;
       UPDATE outcome x SET next_at = clock_timestamp()
-      FROM action a WHERE a.after = drop_dead.id AND x.action_id = a.id AND x.status = 'pending' AND x.next_at IS NOT NULL;
+      WHERE x.after = drop_dead.id AND x.status = 'pending' AND x.next_at IS NOT NULL;
       PERFORM note('drop', drop_dead.id, p_who, p_note, o);
     END IF;
     RETURN NEXT;
