@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("deedbox.worker")
 
+TOLD = ("in_doubt", "gave_up")
 EVERY = 1.0  # seconds: how soon a due call or a dead worker is noticed
 
 
@@ -37,6 +38,9 @@ async def sweep(ledger: Ledger, lanes: Lanes | None, tools: Sequence[str], note:
         else:
             for turn in swept:
                 metrics.swept.labels(turn.duty).inc(int(turn.status or 0) if turn.duty == "pruned" else 1)
+                if turn.tool is not None and turn.status in TOLD:
+                    metrics.outcomes.labels(turn.tool, turn.status).inc()
+                    log.error("A call of %s (%s) is %s: %s", turn.tool, turn.id, turn.status, turn.duty)
                 if turn.duty == "found":
                     log.error("The full scan found a call that was forgotten: %s of %s", turn.id, turn.tool)
                 elif turn.duty == "failed":

@@ -293,6 +293,7 @@ class Worker:
 
         The source is left at once: the ledger answers for what is claimed, and others can have the rest.
         """
+        log.info("%d calls are under way: drained for up to %.0f s", len(desk.running), self._drain)
         source.hold()
         desk.close()
         lanes.close()

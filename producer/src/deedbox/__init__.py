@@ -8,7 +8,7 @@ from deedbox.aio_run import AsyncRun, AsyncTurn
 from deedbox.box import Deedbox
 from deedbox.chat import anthropic_chat, openai_chat, openai_responses, user
 from deedbox.effects import probe, provider_key, repeatable, unrepeatable
-from deedbox.errors import DeedboxError, PlanDivergence, StepTaken
+from deedbox.errors import DeedboxError, PlanDivergence, StepTaken, Unsettled
 from deedbox.run import Run, Turn
 from deedbox.tool import Call, Tool
 
@@ -24,6 +24,7 @@ __all__ = [
     "StepTaken",
     "Tool",
     "Turn",
+    "Unsettled",
     "anthropic_chat",
     "openai_chat",
     "openai_responses",

@@ -56,7 +56,8 @@ class Tool(Generic[P, A, R]):
     order_by     the field of args whose value orders calls: equal values are performed one after the other
     order_stops  whether one that gave up or was refused stops those behind it, until a person lets them go on
     deadline     how long one attempt may take
-    attempts     how often it may be sent before it is given up; probes, and attempts that were never sent, do not count
+    attempts     how often it may be performed before it is given up: a refused connection counts, probes and what no
+                 handler saw do not
     give_up_after   how long after its first send it may be tried again
     expires      how long after its decision it may be begun or tried again; default: always
 
