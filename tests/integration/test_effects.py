@@ -42,6 +42,12 @@ def age(conn: psycopg.Connection, by: str) -> None:
     )
 
 
+def judged_dead(conn: psycopg.Connection, stopped: Hands, hands: Hands) -> None:
+    """The lease of a stopped worker has passed, and the sweep has judged what it had."""
+    conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
+    hands.sweep()
+
+
 def swept(hands: Hands, id_: UUID) -> list[tuple[str, str | None]]:
     """What a turn of the sweep did to a call."""
     return [(duty, status) for duty, _, id__, status in hands.sweep() if id__ == id_]
@@ -240,8 +246,7 @@ def test_a_late_no_to_what_may_be_repeated_says_nothing_of_the_times_before(  # 
         stopped.claim([id_])
         stopped.finish(id_, 1, "unknown", delay=SOON)
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         assert stopped.finish(id_, 2, "refused", error={"code": "404", "message": "no"}) == "late"
     assert row(conn, id_, "status, unsettled") == ("pending", True)
 

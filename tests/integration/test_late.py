@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from deedbox import Deedbox, Tool
-from tests.integration.test_effects import SOON, age, one, row, swept
+from tests.integration.test_effects import SOON, age, judged_dead, one, row, swept
 from tests.support.shop import Shop, charge, lookup, payout, refund, wire
 
 
@@ -18,8 +18,7 @@ def test_what_the_last_attempt_that_performed_knows_settles_a_probed_doubt(  # I
     id_ = one(bank, conn, refund)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         hands.claim([id_])
         hands.finish(id_, 2, "cannot_tell")
         assert stopped.finish(id_, 1, "done", result={"id": "re_1"}) == "late"
@@ -33,8 +32,7 @@ def test_what_came_while_a_probe_was_under_way_counts_more_than_its_no(  # I8
     id_ = one(bank, conn, refund)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         hands.claim([id_])
         assert stopped.finish(id_, 1, "done", result={"id": "re_1"}) == "late"
         assert hands.finish(id_, 2, "absent") == "recorded"
@@ -45,8 +43,7 @@ def test_an_effect_after_closing_is_an_alarm(bank: Deedbox, shop: Shop, conn: ps
     id_ = one(bank, conn, refund)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         conn.execute("UPDATE tool SET attempts = 1")
         age(conn, "12 min")
         hands.claim([id_])
@@ -67,8 +64,7 @@ def test_an_effect_beside_a_newer_one_is_an_alarm_unless_a_key_makes_them_one(  
     id_ = one(bank, conn, tool)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         (key,) = row(conn, id_, "(SELECT key FROM action WHERE id = action_id)")
         assert conn.execute("SELECT resolve(%s, NULL, 'ann', NULL)", [key]).fetchone() == ("gave_up",)
         conn.execute("SELECT redrive(%s, %s, 'ann', NULL)", [[id_], rekey])
@@ -101,8 +97,7 @@ def test_what_happened_outweighs_a_probes_no_though_its_result_does_not_fit(  # 
     id_ = one(bank, conn, refund)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         hands.claim([id_])
         unfit = {"reason": "the result does not fit", "happened": True}
         assert stopped.finish(id_, 1, "gave_up", error=unfit, unsettled=False) == "late"
@@ -117,8 +112,7 @@ def test_an_attempt_that_was_given_back_hides_no_other(
     id_ = one(bank, conn, charge)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         hands.claim([id_])
         assert hands.finish(id_, 2, "pending") == "recorded"
         age(conn, "25 h")
@@ -178,8 +172,7 @@ def test_what_came_after_a_person_had_put_it_back_to_work_settles_it(  # I8 I10
     id_ = one(bank, conn, refund)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         hands.claim([id_])
         hands.finish(id_, 2, "cannot_tell")
         (key,) = conn.execute("SELECT key FROM action WHERE id = %s", [id_]).fetchone() or ("",)
@@ -246,8 +239,7 @@ def test_an_alarm_keeps_a_dead_letter_from_a_new_key(bank: Deedbox, shop: Shop, 
     id_ = one(bank, conn, wire)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         (key,) = row(conn, id_, "(SELECT key FROM action WHERE id = action_id)")
         assert conn.execute("SELECT resolve(%s, NULL, 'ann', NULL)", [key]).fetchone() == ("gave_up",)
         assert stopped.finish(id_, 1, "done", result={"id": "w_1"}) == "alarm"
@@ -276,8 +268,7 @@ def test_only_an_answer_tells_that_it_happened(bank: Deedbox, shop: Shop, conn: 
     never = one(bank, conn, wire)
     with shop.hands() as stopped, shop.hands() as hands:
         stopped.claim([id_])
-        conn.execute("UPDATE worker SET lease_until = 'epoch', lease = '0.001 s' WHERE owner = %s", [stopped.owner])
-        hands.sweep()
+        judged_dead(conn, stopped, hands)
         hands.claim([id_])
         assert stopped.finish(id_, 1, "unknown", error={"reason": "odd", "happened": True}) == "late"
         assert hands.finish(id_, 2, "absent") == "recorded"
