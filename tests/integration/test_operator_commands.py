@@ -410,7 +410,10 @@ def test_tools_are_paused_and_resumed(bank: Deedbox, conn: psycopg.Connection, h
     assert deedbox("tools", "pause", "charge_customer", "--by", "ann", "--note", "storm").code == 0
     assert hands.claim([id_]) == {id_: ("paused", None)}
     deedbox.screen(80)
+    assert [tool["paused_by"] for tool in deedbox("tools", "list", "--json").json if tool["paused"]] == ["ann"]
     lines = deedbox("tools", "list").out.splitlines()
+    assert lines[-1].startswith("charge_customer is paused since ")
+    assert lines[-1].endswith("Z by ann: storm")
     assert lines[0].split() == ["tool", "effect", "deadline", "attempts", "window", "paused"]
     assert lines[1].split() == ["charge_customer", "provider_key", "1m", "10", "24h", "yes"]
     assert lines[2].split() == ["pay_out", "provider_key+probe", "1m", "10", "24h"]

@@ -69,6 +69,10 @@ def list_(database_url: DatabaseUrl = None, schema: Schema = None, json: AsJson 
         for row in rows
     ]
     show.table(columns, told, empty="No tool is registered: `deedbox tools apply MODULE` does it.")
+    for row in rows:
+        if row["paused"] and row["paused_at"] is not None:
+            why = f": {row['paused_note']}" if row["paused_note"] else ""
+            show.line(f"{row['tool']} is paused since {show.moment(row['paused_at'])} by {row['paused_by']}{why}")
 
 
 @app.command("pause")

@@ -129,5 +129,7 @@ SELECT {schema}.pause(%(tool)s, %(paused)s, %(who)s, %(note)s)
 
 -- name: tools
 SELECT t.name AS tool, t.title, t.effect, t.paused, t.deadline, t.attempts, t.key_window AS window, t.key_margin AS margin, t.settle_after,
-       t.give_up_after, t.expires, t.order_by, t.order_stops
-FROM {schema}.tool t ORDER BY t.name
+       t.give_up_after, t.expires, t.order_by, t.order_stops, p.at AS paused_at, p.who AS paused_by, p.note AS paused_note
+FROM {schema}.tool t LEFT JOIN LATERAL (
+  SELECT a.at, a.who, a.note FROM {schema}.audit a WHERE a.tool = t.name AND a.verb = 'pause' ORDER BY a.id DESC LIMIT 1) p ON t.paused
+ORDER BY t.name
