@@ -306,6 +306,7 @@ def test_those_behind_it_go_on(bank: Deedbox, shop: Shop, conn: psycopg.Connecti
             asked = conn.execute("SELECT verdict FROM droppable(%s)", [[first]]).fetchall()
             assert asked == [("dropped",)]
             assert conn.execute("SELECT verdict FROM drop_dead(%s, 'ann', NULL)", [[first]]).fetchall() == asked
+            assert redrive(conn, first) == {first: "closed"}
         assert hands.claim([second]) == {second: ("claimed", 1)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 REDRIVE = {
     "redriven": "back at work, under the same key.",
     "not_dead": "it has no open dead letter: there was nothing to do.",
+    "closed": "its dead letter was dropped, for good: let the agent decide anew.",
     "happened": "its effect is there, so it is not performed again: `deedbox calls resolve KEY --happened JSON`.",
     "expired": "its deadline has passed: drop it, and let the agent decide anew.",
     "window_over": "the provider may have forgotten its key: if it surely did not happen, --rekey gives it a new one.",
@@ -16,4 +17,4 @@ DROP = {
     "passed": "it was refused and stood in the way: those behind it go on.",
     "not_dead": "it has no open dead letter: there was nothing to do.",
 }
-REFUSED = frozenset({"happened", "expired", "window_over", "pruned"})
+REFUSED = frozenset({"closed", "happened", "expired", "window_over", "pruned"})

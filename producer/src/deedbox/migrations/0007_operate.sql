@@ -53,7 +53,8 @@ END $$;
 
 -- Whether these calls can be put back to work now, under the same key or under a new one (p_rekey). For each: redriven
 -- (it can), or why not:
---   not_dead     it did not give up, or its letter is closed
+--   not_dead     it did not give up, or is back at work
+--   closed       its letter was dropped: that is for good
 --   happened     its effect is there: performing it again would do it twice, or its answer cannot be had; resolve it with its result
 --   expired      its deadline has passed: nobody wants it any more
 --   window_over  the provider may have forgotten its key by now: give it a new one, if it surely did not happen
@@ -61,7 +62,8 @@ END $$;
 CREATE FUNCTION redrivable(p_ids uuid[], p_rekey boolean) RETURNS TABLE (id uuid, verdict text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
   SELECT f.id, CASE
-      WHEN f.status IS DISTINCT FROM 'gave_up' OR f.happened IS NULL THEN 'not_dead'
+      WHEN f.status = 'gave_up' AND f.happened IS NULL THEN 'closed'
+      WHEN f.status IS DISTINCT FROM 'gave_up' THEN 'not_dead'
       WHEN f.happened AND (p_rekey OR f.expired OR f.window_over OR f.effect <> 'repeatable' AND f.unkeyed) THEN 'happened'
       WHEN f.expired THEN 'expired'
       WHEN f.window_over AND NOT p_rekey THEN 'window_over'
