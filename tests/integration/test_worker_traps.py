@@ -13,6 +13,7 @@ import pytest
 
 from deedbox import Deedbox
 from deedbox_consumers import Attempt, Worker, jam, worker
+from deedbox_consumers.source import poll
 from tests.support.fleet import PATIENCE, Provider, decide, ids, outcomes, status, wait_until
 from tests.support.shop import Receipt, Shop, charge, lookup, mail
 
@@ -74,15 +75,35 @@ def test_calls_that_are_blocked_or_paused_fill_no_page_of_what_is_pending(
     box: Deedbox, shop: Shop, conn: psycopg.Connection
 ) -> None:
     """The source poll would bring them again and again, and no other call beside them."""
-    first, *_ = ids(conn, decide(box, *(mail(to="a@x", text=str(n)) for n in range(5))))
-    paused = decide(box, lookup(order="o"))
-    (last,) = ids(conn, decide(box, charge(customer="c", cents=1)))
-    conn.execute("UPDATE outcome SET next_at = clock_timestamp()")
-    conn.execute("UPDATE tool SET paused = true WHERE name = 'read_order'")
     with shop.hands() as hands:
-        assert set(hands.pending()) == {first, last}
+        first, *behind = ids(conn, decide(box, *(mail(to="a@x", text=str(n)) for n in range(5))))
+        hands.claim([first])
+        hands.finish(first, 1, "unknown")
+        paused = decide(box, lookup(order="o"))
+        (last,) = ids(conn, decide(box, charge(customer="c", cents=1)))
+        conn.execute("UPDATE outcome SET next_at = clock_timestamp()")
+        conn.execute("UPDATE outcome SET status = 'in_doubt', next_at = 'infinity' WHERE action_id = %s", [first])
+        conn.execute("UPDATE tool SET paused = true WHERE name = 'read_order'")
+        assert hands.pending() == [last]
         conn.execute("UPDATE tool SET paused = false")
-        assert set(hands.pending()) == {first, last, *ids(conn, paused)}
+        assert set(hands.pending()) == {last, *ids(conn, paused)}
+        # When the doubt is over, all of them come at one look, in their order.
+        over = "UPDATE outcome SET status = 'done', unsettled = false, next_at = NULL WHERE action_id = %s"
+        conn.execute(over, [first])
+        assert [id_ for id_ in hands.pending() if id_ in behind] == behind
+
+
+def test_calls_of_one_key_that_waited_for_a_worker_are_brought_together(
+    shop: Shop, box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parked by a sweep, since no worker was there for long: one look has to be enough for all of them."""
+    monkeypatch.setattr(poll, "WIDE", 3600.0)
+    run = decide(box, *(mail(to="a@x", text=str(n)) for n in range(20)))
+    conn.execute("UPDATE outcome SET next_at = clock_timestamp() + interval '1 h'")
+    provider = Provider()
+    with Worker(None, provider.handlers(), database_url=shop.url, schema=shop.schema):
+        assert outcomes(box, run) == ["done"] * 20
+    assert [int(key.rsplit(":", 1)[1]) for key in provider.requests] == list(range(20))
 
 
 def test_who_has_lost_its_lease_is_told_and_logged_and_what_it_says_changes_nothing(  # I7 I8

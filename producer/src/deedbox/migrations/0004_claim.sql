@@ -134,18 +134,25 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
 $$;
 
 -- Pending calls of these tools, oldest first, by a range of the primary key: from p_from, or everything that is open and
--- can be claimed now, p_limit of each tool. What is paused or blocked becomes due by itself; it would fill the page at each look.
+-- can be claimed now, with what waits behind it in its order (else a worker would have to look again for each), p_limit
+-- for each tool. What is paused, or blocked by what nobody can claim, becomes due by itself; it would fill the page at each look.
 CREATE FUNCTION pending(p_tools text[], p_from uuid, p_limit int) RETURNS SETOF uuid
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
   IF p_from IS NULL THEN
-    RETURN QUERY SELECT o.action_id FROM tool t CROSS JOIN LATERAL (
-        SELECT x.action_id, x.next_at FROM outcome x WHERE x.tool = t.name AND x.next_at IS NOT NULL AND x.status = 'pending'
-          AND NOT EXISTS (SELECT FROM outcome e WHERE e.action_id = x.after
-                AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
-                     OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL))
-        ORDER BY x.next_at LIMIT p_limit) o
-      WHERE t.name = ANY (p_tools) AND NOT t.paused ORDER BY o.next_at;
+    RETURN QUERY WITH RECURSIVE free AS (
+      (SELECT o.action_id FROM tool t CROSS JOIN LATERAL (
+           SELECT x.action_id, x.next_at FROM outcome x WHERE x.tool = t.name AND x.next_at IS NOT NULL AND x.status = 'pending'
+             AND NOT EXISTS (SELECT FROM outcome e WHERE e.action_id = x.after
+                   AND (e.status IN ('held', 'pending', 'running', 'retry', 'in_doubt')
+                        OR t.order_stops AND e.status IN ('refused', 'gave_up') AND e.passed IS NULL))
+           ORDER BY x.next_at LIMIT p_limit) o
+       WHERE t.name = ANY (p_tools) AND NOT t.paused ORDER BY o.next_at)
+      UNION ALL
+      SELECT o.action_id FROM free f JOIN outcome o ON o.after = f.action_id
+      WHERE o.status = 'pending' AND o.next_at IS NOT NULL
+    ) SELECT free.action_id FROM free LIMIT p_limit * cardinality(p_tools);
   END IF;
   RETURN QUERY SELECT o.action_id FROM outcome o
     WHERE o.action_id >= coalesce(p_from, (SELECT watermark FROM box))
