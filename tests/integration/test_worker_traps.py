@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from deedbox import Deedbox
-from deedbox_consumers import Attempt, Worker, jam, worker
+from deedbox_consumers import Attempt, Worker, desk, jam, worker
+from deedbox_consumers.lane import Lanes
 from deedbox_consumers.source import poll
 from tests.support.fleet import PATIENCE, Provider, decide, ids, outcomes, status, wait_until
 from tests.support.shop import Receipt, Shop, charge, lookup, mail
@@ -104,6 +107,28 @@ def test_calls_of_one_key_that_waited_for_a_worker_are_brought_together(
     with Worker(None, provider.handlers(), database_url=shop.url, schema=shop.schema):
         assert outcomes(box, run) == ["done"] * 20
     assert [int(key.rsplit(":", 1)[1]) for key in provider.requests] == list(range(20))
+
+
+def test_a_call_that_another_has_done_meanwhile_holds_up_none_behind_it(
+    shop: Shop, box: Deedbox, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source poll reads a row after it was told of it: by then the attempt that it could be for may be over."""
+    monkeypatch.setattr(desk, "ABSENT_FOR", 3600.0)
+    tell: list[Callable[[list[UUID]], object]] = []
+    open_ = poll.Poll.open
+
+    async def opened(source: poll.Poll, lanes: Lanes) -> None:
+        loop = asyncio.get_running_loop()
+        tell.append(lambda ids: loop.call_soon_threadsafe(source.nudge, ids))
+        await open_(source, lanes)
+
+    monkeypatch.setattr(poll.Poll, "open", opened)
+    done = decide(box, mail(to="a@x", text="1"))
+    with shop.hands() as hands:
+        hands.do_all()
+    with Worker(box, Provider().handlers(), poll=timedelta(hours=1)):
+        tell[0](ids(conn, done))
+        assert outcomes(box, decide(box, mail(to="a@x", text="2"))) == ["done"]
 
 
 def test_who_has_lost_its_lease_is_told_and_logged_and_what_it_says_changes_nothing(  # I7 I8

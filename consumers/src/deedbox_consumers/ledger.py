@@ -189,11 +189,11 @@ class Ledger:
         return [id_ for (id_,) in rows]
 
     async def records(self, ids: Sequence[UUID]) -> list[Record]:
-        """Calls as records, straight from the ledger."""
+        """Calls as records, straight from the ledger: for no attempt, since whoever claims sees what was read here."""
         rows = await self._leases.rows(self._say["records"], [list(ids)])
         return [
-            Record(id_, tool, key, order_key, payload, None, attempt)
-            for id_, tool, kind, key, order_key, payload, attempt in rows
+            Record(id_, tool, key, order_key, payload, attempt=0)
+            for id_, tool, kind, key, order_key, payload, _ in rows
             if kind in KINDS
         ]
 

@@ -41,7 +41,7 @@ class Place:
 class Record:
     """One emission of a call. `place` is None when it came from the ledger itself.
 
-    `attempt` is the one that it is for, as its header says.
+    `attempt` is the one that it is for, as its header says; 0: it was read where a claim looks, and is not ahead of it.
     """
 
     id: UUID
