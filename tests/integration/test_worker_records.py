@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +20,7 @@ from pydantic import BaseModel, Field
 from deedbox import Deedbox, Tool, provider_key, signals, user
 from deedbox.avro import schema_of
 from deedbox.codec import AvroCodec
-from deedbox_consumers import Attempt, RetryLater, Worker, desk, session
+from deedbox_consumers import Attempt, RetryLater, Worker, desk, jam, session, worker
 from deedbox_consumers.record import Record
 from tests.support.fleet import PATIENCE, Provider, Spoken, decide, ids, outcomes, status, wait_until
 from tests.support.shop import Charge, Receipt, Shop, charge, lookup, mail
@@ -360,6 +361,38 @@ def test_an_attempt_counts_from_when_its_claim_was_sent(  # I16
         spoken.bring(record_of(conn, id_))
         assert outcomes(box, run) == ["done"]
     assert left[0] <= 29
+
+
+def test_what_was_let_go_behind_a_doubt_is_fetched_when_the_doubt_is_over(
+    shop: Shop, box: Deedbox, conn: psycopg.Connection, spoken: Spoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep alone would bring one a turn, and a key with more calls than that would never catch up."""
+    monkeypatch.setattr(worker, "ROOM", 5)
+    monkeypatch.setattr(jam, "SHORT_OF_ROOM", 0.0)
+    monkeypatch.setattr(jam, "EVERY", 0.01)
+    provider = Provider()
+    with shop.hands() as hands:
+        doubt = decide(box, mail(to="a@x", text="in doubt"))
+        hands.do_all()
+    conn.execute("UPDATE outcome SET status = 'in_doubt', unsettled = true, next_at = 'infinity'")
+    conn.execute("DELETE FROM worker")
+    run = decide(box, *(mail(to="a@x", text=str(n)) for n in range(40)))
+    with Worker(None, provider.handlers(), database_url=shop.url, schema=shop.schema, concurrency=5):
+        conn.execute("UPDATE worker SET source = 'kafka'")  # the sweep emits for who does not look
+        for start, end in ((0, 30), (30, 40)):  # some come when the key is stuck already
+            for id_ in ids(conn, run)[start:end]:
+                spoken.bring(record_of(conn, id_))
+            wait_until(partial(are_let_go, conn, end))
+        conn.execute("SELECT resolve(%s, %s, 'ann', NULL)", [f"{doubt.id}:1:0", '{"id": "x"}'])
+        assert outcomes(box, run) == ["done"] * 40
+    emitted = conn.execute("SELECT count(*) FROM outbox WHERE type = 'call' AND id <> action_id").fetchone()
+    assert emitted is not None
+    assert emitted[0] < 10  # the sweep brought the first
+
+
+def are_let_go(conn: psycopg.Connection, number: int) -> bool:
+    """Whether nobody has so many calls."""
+    return conn.execute("SELECT count(*) FROM outcome WHERE let_go").fetchone() == (number,)
 
 
 def test_a_worker_judged_dead_goes_on_as_another_and_loses_nothing(  # I7 I8

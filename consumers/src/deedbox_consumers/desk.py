@@ -23,8 +23,8 @@ from deedbox_consumers.ledger import Verdict
 from deedbox_consumers.news import News
 from deedbox_consumers.perform import Performer
 from deedbox_consumers.record import Claimed
-from deedbox_consumers.remembered import Remembered
 from deedbox_consumers.report import GIVEN_BACK, Report, error
+from deedbox_consumers.stuck import Stuck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,9 +96,9 @@ class Desk:
         self._finishes: Batch[tuple[Claimed, Report], Recorded] = Batch(ledger.finish)
         self._closing = asyncio.Event()
         self._at_work: Counter[str] = Counter()  # attempts of each tool
-        self._stuck: Remembered[tuple[str, str]] = Remembered()  # order keys whose calls are let go
         self._news = News()
         self.running: set[Claimed] = set()
+        self.stuck: Stuck = Stuck()
         self.blocked: set[Future[Any]] = self._performer.blocked
 
     async def attend(self, record: Record, claimed: Callable[[], object], blocked: Callable[[], bool]) -> None:
@@ -107,7 +107,7 @@ class Desk:
         if isinstance(decoded, str) and not await self._is_ours(record):
             await self._set_aside(record, decoded)
             return
-        gate = self._gates[record.tool]
+        gate, key = self._gates[record.tool], (record.tool, record.order_key)
         asked, began = 0, now()
         only_ours = False  # once Kafka has heard that the record is done with, nobody has it but this lane
         while (through := await gate.enter()) is not None:
@@ -116,13 +116,13 @@ class Desk:
             try:
                 verdict = await self._claims.put(record.id)
                 if verdict.word == "claimed":
-                    self._stuck.discard((record.tool, record.order_key))
                     call = self._open(record, decoded, verdict)
                     gate.began(through)
                     claimed()
                     self._source.done(record)
                     delay = await self._attempt(call, decoded, verdict, through)
                     if delay is None:
+                        self.stuck.get_on(key)
                         return
             finally:
                 self._performer.release(call, partial(self._leave, record.tool, through))
@@ -137,7 +137,7 @@ class Desk:
                 if verdict.word == "blocked":
                     only_ours = True
                     if blocked():
-                        self.hurry(record)
+                        self.stuck.leave(key, [])
             else:
                 return
         if only_ours:
@@ -175,10 +175,6 @@ class Desk:
     def closing(self) -> bool:
         """Whether no more is claimed."""
         return self._closing.is_set()
-
-    def hurry(self, record: Record) -> None:
-        """Wait no longer for what blocks this record's order key."""
-        self._stuck.add((record.tool, record.order_key))
 
     def close(self) -> None:
         """Claim no more; what is claimed and was never sent is given back."""
@@ -322,11 +318,13 @@ class Desk:
             return True
         if word not in TRANSIENT:
             self._source.done(record)  # the ledger knows it: from here on Kafka need not
+        key = record.tool, record.order_key
+        if word in ("running", "final"):
+            self.stuck.get_on(key)  # by another worker
         if word not in WAITED_FOR:
             return False
-        key = record.tool, record.order_key
-        if word == "blocked" and (waited > BLOCKED_FOR or key in self._stuck):
-            self._stuck.add(key)
+        if word == "blocked" and (waited > BLOCKED_FOR or key in self.stuck):
+            self.stuck.leave(key, [] if asked else [record.id])  # the first in line is made due by what blocks it
             await self._ledger.let_go([record.id])
             return False
         await self._pause(WAITING[min(asked, len(WAITING) - 1)])

@@ -100,11 +100,6 @@ class Lanes:
             if name == tool and lane.since is not None and lane.since < since
         ]
 
-    def is_first(self, record: Record) -> bool:
-        """Whether this very record is the first of its lane."""
-        lane = self._lanes.get(_key(record))
-        return lane is not None and lane.records[0] is record
-
     def depth(self, tool: str, order_key: str) -> int:
         """How many records that the ledger brought are in the lane of this key."""
         lane = self._lanes.get((tool, order_key, True))

@@ -249,7 +249,7 @@ class Worker:
             self._watch(lease.keep()),
             self._watch(sweep(ledger, lanes, self.tools, lambda _: self.progress.note("sweep"))),
             self._watch(desk.watch_pauses()),
-            self._watch(Jam(ledger, lanes, source, self.tools, desk.hurry).relieve()),
+            self._watch(Jam(ledger, lanes, source, self.tools, desk.stuck).relieve()),
             self._watch(beat(self.progress)),
         ]
         try:
