@@ -192,7 +192,7 @@ def test_the_breaker_opens_after_so_many_in_a_row_then_lets_one_see(caplog: pyte
         line.come(0)
         await all_quiet()
         line.through.clear()
-        line.gate.succeeded()  # a refusal will do
+        line.gate.succeeded(line.inside[0])  # a refusal will do
         line.leave(0)
         await line.fail(3)
         assert line.gate.broken
@@ -207,7 +207,7 @@ def test_the_breaker_opens_after_so_many_in_a_row_then_lets_one_see(caplog: pyte
         assert line.through == [1]
         await asyncio.sleep(2)
         assert line.through == [1, 2]
-        line.gate.succeeded()
+        line.gate.succeeded(line.inside[2])
         line.leave(2)
         await all_quiet()
         assert line.through == [1, 2, 3]
@@ -236,25 +236,27 @@ def test_one_that_went_to_see_and_never_began_lets_another_see() -> None:
 
 
 def test_only_the_one_that_went_to_see_lets_another_see() -> None:
-    """Others come back meanwhile, with no answer or without a word: such as threads that hung."""
+    """Others come back meanwhile, without a word, with no answer or with one: such as threads that hung."""
 
     async def scene() -> None:
         line = Line(Limits(breaker=1, open_for=timedelta(seconds=30)))
-        line.come(1, 2, 3)
+        line.come(0, 1, 2, 3)
         await all_quiet()
         line.gate.failed(line.inside[1])
         line.leave(1)
         line.come(4, 5)
         await asyncio.sleep(31)
-        assert line.through == [1, 2, 3, 4]
+        assert line.through == [0, 1, 2, 3, 4]
         line.leave(2)
         line.gate.failed(line.inside[3])
         line.leave(3)
+        line.gate.succeeded(line.inside[0])
+        line.leave(0)
         await asyncio.sleep(60)
-        assert line.through == [1, 2, 3, 4]
+        assert line.through == [0, 1, 2, 3, 4]
         line.leave(4)
         await all_quiet()
-        assert line.through == [1, 2, 3, 4, 5]
+        assert line.through == [0, 1, 2, 3, 4, 5]
 
     run_hurried(scene())
 
@@ -310,7 +312,7 @@ def test_a_slow_a_broken_and_a_paused_tool_hold_up_no_other() -> None:
         for number in range(10):
             other.come(number)
             await all_quiet()
-            other.gate.succeeded()
+            other.gate.succeeded(other.inside[number])
             other.leave(number)
         assert other.through == list(range(10))
         assert (slow.through, broken.through, paused.through) == ([0], [], [])

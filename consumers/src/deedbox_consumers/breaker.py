@@ -38,11 +38,13 @@ class Breaker:
             self._seer = who
         return True
 
-    def succeeded(self) -> bool:
+    def succeeded(self, who: object) -> bool:
         """The provider answered somebody; whether that closes the breaker."""
-        opens = self._until is not None
+        was_open = self._until is not None
+        if was_open and who is not self._seer:
+            return False  # one that had gone before it opened tells nothing new
         self._failures, self._until, self._seer = 0, None, None
-        return opens
+        return was_open
 
     def failed(self, who: object, now: float) -> bool:
         """Somebody came to no answer; whether that opens the breaker."""

@@ -263,10 +263,7 @@ class Desk:
             metrics.running.labels(call.tool.name).dec()
         if call.sent:
             gate = self._gates[call.tool.name]
-            if report.broken:
-                gate.failed(through)
-            else:
-                gate.succeeded()
+            (gate.failed if report.broken else gate.succeeded)(through)
         return report.delay
 
     def _leave(self, tool: str, through: Through) -> None:

@@ -27,7 +27,7 @@ class Gate:
     """Lets calls of one tool through as its limits allow, in the order in which they came.
 
         if (through := await gate.enter()) is not None:  # before the claim: who waits here holds no lease
-            try: ...  # claim; if it is ours: gate.began(through), perform it, gate.succeeded() or gate.failed(through)
+            try: ...  # claim; if it is ours: gate.began(through), perform it, and say succeeded or failed
             finally: gate.leave(through)
 
     Each tool has one, so a tool that is slow, broken or paused holds up no other. All but the first in line wait
@@ -81,9 +81,9 @@ class Gate:
             self._rate.began()
             self._changed.set()
 
-    def succeeded(self) -> None:
+    def succeeded(self, one: Through) -> None:
         """The provider answered: a result, a refusal, a word to come later. Say it before `leave`."""
-        if self._breaker.succeeded():
+        if self._breaker.succeeded(one):
             log.warning("%s: the provider answers again", self._tool)
             self._changed.set()
 
