@@ -109,7 +109,7 @@ def test_what_was_plainly_not_sent_is_tried_again_and_leaves_no_doubt(box: Deedb
 def test_an_async_handler_is_ended_at_its_deadline_and_its_outcome_is_unknown(  # I7 I16
     box: Deedbox, conn: psycopg.Connection
 ) -> None:
-    conn.execute("UPDATE tool SET deadline = '0.05 s'")
+    conn.execute("UPDATE tool SET deadline = '0.5 s'")
     provider = Provider()
     provider.on[charge.name] = lambda *_: asyncio.sleep(3600)
     with Worker(box, provider.handlers()):
@@ -121,7 +121,7 @@ def test_an_async_handler_is_ended_at_its_deadline_and_its_outcome_is_unknown(  
 def test_a_sync_handler_runs_on_but_its_call_is_judged_at_the_deadline(  # I7 I8
     box: Deedbox, conn: psycopg.Connection
 ) -> None:
-    conn.execute("UPDATE tool SET deadline = '0.05 s'")
+    conn.execute("UPDATE tool SET deadline = '0.5 s'")
     provider, let = Provider(), threading.Event()
     provider.on[lookup.name] = lambda *_: let.wait(60) and None
     with Worker(box, provider.handlers(), threads=1) as worker:
@@ -134,7 +134,7 @@ def test_a_sync_handler_runs_on_but_its_call_is_judged_at_the_deadline(  # I7 I8
 
 def test_a_tool_whose_threads_all_hang_has_work_that_does_not_get_on(box: Deedbox, conn: psycopg.Connection) -> None:
     """To /livez its worker is stuck when the deadline is long over, though in the ledger nothing of it runs."""
-    conn.execute("UPDATE tool SET deadline = '0.05 s'")
+    conn.execute("UPDATE tool SET deadline = '0.5 s'")
     provider, let = Provider(), threading.Event()
     provider.on[lookup.name] = lambda *_: let.wait(60) and None
     with Worker(box, provider.handlers(), threads=2) as worker:
@@ -152,7 +152,7 @@ def test_a_tool_whose_threads_all_hang_has_work_that_does_not_get_on(box: Deedbo
 
 
 def test_a_tool_with_a_thread_that_gets_on_is_not_stuck(box: Deedbox, conn: psycopg.Connection) -> None:
-    conn.execute("UPDATE tool SET deadline = '0.05 s'")
+    conn.execute("UPDATE tool SET deadline = '0.5 s'")
     provider, let = Provider(), threading.Event()
     hang = iter((let,))
     provider.on[lookup.name] = lambda *_: next(hang).wait(60) if len(provider.attempts) == 1 else None
@@ -424,7 +424,7 @@ def test_what_a_plain_wrapper_gives_back_after_the_deadline_is_no_result(  # I8
 
     provider, go = Provider(), threading.Event()
     provider.on[lookup.name] = lambda _, attempt: go.wait(PATIENCE) and Work() if attempt.number == 1 else None
-    conn.execute("UPDATE tool SET deadline = '0.05 s'")
+    conn.execute("UPDATE tool SET deadline = '0.5 s'")
     with Worker(box, provider.handlers(), threads=1):
         run = decide(box, lookup(order="o"))
         wait_until(lambda: status(conn, run)[2])
@@ -442,7 +442,7 @@ def test_an_answer_that_comes_after_the_deadline_is_kept_and_settles_its_doubt( 
         assert go.wait(PATIENCE)
 
     provider.on["read_order"] = answer_late
-    conn.execute("UPDATE tool SET deadline = '0.2 s'")
+    conn.execute("UPDATE tool SET deadline = '0.5 s'")
     conn.execute("UPDATE tool SET attempts = 1")
     with Worker(box, provider.handlers()):
         run = decide(box, lookup(order="1"))

@@ -112,7 +112,7 @@ def test_an_unkeyed_call_that_did_not_happen_is_sent_again_when_nothing_can_arri
     bank: Deedbox, conn: psycopg.Connection
 ) -> None:  # I7 I16
     provider = Provider()
-    conn.execute("UPDATE tool SET deadline = '1 ms', settle_after = '0 s' WHERE name = 'refund'")
+    conn.execute("UPDATE tool SET deadline = '0.5 s', settle_after = '0 s' WHERE name = 'refund'")
     provider.on["refund"] = after_the_effect(OutcomeUnknown("no answer"))
     provider.on["refund?"] = lambda *_: DidNotHappen()
     with Worker(bank, provider.money(), tools=["refund"]):

@@ -251,7 +251,7 @@ class Desk:
                 report = await self._put_off(call, decoded)
             elif decoded[1] != verdict.digest:
                 report = await self._refuse_bytes(call)
-            elif self._closing.is_set() or not call.attempt.time_left:  # or the claim took as long as an attempt may
+            elif self._closing.is_set():
                 report = await self.record(call, GIVEN_BACK)
             elif call.probe:
                 report = await ask(call, self)
